@@ -142,7 +142,7 @@ def pytest_runtest_makereport(
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Name what failed in the last lines: the messages above are as long as Java likes."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     for kind in ("failed", "error") if reporter else ():
         for report in reporter.stats.get(kind, ()):
             reporter.write_line(f"{kind}: {report.nodeid} ({report.when})")

@@ -22,6 +22,7 @@ from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
 from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
+from delvec.iceberg.commit.lock import UnlockReport
 from delvec.iceberg.maintain.check import CheckReport
 from delvec.iceberg.maintain.compact import CompactReport
 from delvec.iceberg.maintain.consolidate import ConsolidateReport
@@ -115,6 +116,7 @@ def public_api() -> str:
         ReadReport,
         ResolveReport,
         TableDetail,
+        UnlockReport,
         WriteReport,
     ):
         lines += members_of(result.__name__, result)

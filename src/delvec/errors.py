@@ -27,9 +27,9 @@ and is short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delvec.report.format import escape_controls, shortened
 
@@ -61,6 +61,16 @@ __all__ = [
 _LONGEST: Final = 2000
 
 
+class Report(Protocol):
+    """What an operation did that commits in steps."""
+
+    def brief(self) -> str:
+        """Return what happened in one line."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a document for programs."""
+
+
 class DelvecError(Exception):
     """Base of all errors that delvec raises on purpose.
 
@@ -71,8 +81,11 @@ class DelvecError(Exception):
     the vector is gone
     Hint: run `delvec check`
 
-    `message` and the other attributes are as they were given; quote `describe()`.
+    `message` and the other attributes are as they were given; quote `describe()`. `report` is what
+    an operation that commits in steps had committed before, which stays; None if there is nothing.
     """
+
+    report: Report | None = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -81,7 +94,10 @@ class DelvecError(Exception):
 
     def describe(self) -> str:
         """Return what is wrong and where, in one sentence without the hint."""
-        return _shown(self._sentence())
+        text = _shown(self._sentence())
+        if self.report is None:
+            return text
+        return f"{text} (committed before: {_shown(self.report.brief())})"
 
     def _sentence(self) -> str:
         return self.message
@@ -327,6 +343,17 @@ def require_equal(message: str, expected: object, found: object, offset: int | N
     """Refuse bytes that say something else than they should."""
     if found != expected:
         raise FormatError(message, offset=offset, expected=expected, found=found)
+
+
+@contextmanager
+def committed_before(report: Callable[[], Report | None]) -> Iterator[None]:
+    """Add the report so far to an error in the block; it is None if nothing was committed."""
+    try:
+        yield
+    except DelvecError as error:
+        if error.report is None:
+            error.report = report()
+        raise
 
 
 @contextmanager

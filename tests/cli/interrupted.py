@@ -2,8 +2,9 @@
 
     python -m tests.cli.interrupted '[{"at": "job", "arguments": ["delete", ...]}, ...]'
 
-`at` is `job` (a job of Spark runs), `before` the commit or `after` it. A line `ready` is printed
-there, and a line with the exit code when the command has ended.
+`at` is `start` (of Spark's JVM), `job` (a job of Spark runs), `before` the commit or `after` it. A
+line `ready` is printed there, and a line with the exit code when the command has ended; before
+that, of a JVM that was being started, how it has ended.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from subprocess import Popen
 from threading import Thread
 from typing import Any
 
@@ -18,13 +20,22 @@ from pyspark import SparkContext
 
 import delvec.delta.write.transaction as running
 from delvec.cli.main import main
+from delvec.spark.session import start
 
+_STARTED: list[Popen[bytes]] = []
 _COMMIT, _AFTER = running.commit, running.after_commit  # type: ignore[attr-defined]
 
 
 def _wait(*_: Any) -> Any:  # noqa: ANN401
     print("ready", flush=True)  # noqa: T201
     time.sleep(600)
+
+
+def _launch(*_: Any) -> None:  # noqa: ANN401
+    """Start a process as PySpark does, which has this very name for it."""
+    proc = Popen(["/bin/sleep", "600"], start_new_session=True)
+    _STARTED.append(proc)
+    _wait()
 
 
 def _wait_for_job() -> None:
@@ -41,11 +52,15 @@ def _wait_for_job() -> None:
 def _run(at: str, arguments: list[str]) -> None:
     setattr(running, "commit", _wait if at == "before" else _COMMIT)  # noqa: B010
     setattr(running, "after_commit", _wait if at == "after" else _AFTER)  # noqa: B010
+    if at == "start":
+        setattr(start, "launch_gateway", _launch)  # noqa: B010
     if at == "job":
         Thread(target=_wait_for_job, daemon=True).start()
     try:
         main(arguments)
     except SystemExit as end:
+        for each in _STARTED:
+            print(each.wait(60), flush=True)  # noqa: T201
         print(end.code, flush=True)  # noqa: T201
 
 

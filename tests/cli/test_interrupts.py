@@ -97,6 +97,28 @@ def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyP
     assert (result.exit_code, result.stderr) == (130, "Error: interrupted, nothing was written\n")
 
 
+@pytest.mark.more
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("follow", [("--follow",), ()], ids=["follow", "once"])
+def test_a_signal_while_spark_starts_ends_the_command_quietly_and_leaves_no_jvm(
+    sign: signal.Signals, follow: tuple[str, ...]
+) -> None:
+    jobs = [{"at": "start", "arguments": ["resolve", "lake.db.t", *follow]}]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.interrupted", json.dumps(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(sign)
+        found, errors = process.communicate(timeout=60)
+    assert found.split() == [str(-signal.SIGKILL), str(128 + sign)]
+    assert len(errors.splitlines()) == (1 if sign is signal.SIGINT else 0), errors
+
+
 @pytest.mark.slow
 def test_a_real_signal_to_a_real_process(tmp_path: Path) -> None:
     path = tmp_path / "t"

@@ -23,7 +23,8 @@ from delvec import IcebergTable
 from delvec.cli.exits import ExitCode
 from delvec.cli.values import seconds
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.commit.lock import hold_lock, lock_tags
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock_state import lock_tags
 from tests.cli.runner import run
 from tests.iceberg.deletes.tables import open_new
 
@@ -74,6 +75,12 @@ def test_a_port_that_is_taken_is_told_before_spark_starts() -> None:
 @pytest.mark.spark
 def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
     before = rows(table)
+    snapshots = load_table(table.spark, table.identifier).metadata.ancestors("stage")
+    staged = [each.timestamp_ms for each in snapshots][1]  # newest first: deleted keys, then 5
+    oldest = table.oldest_unresolved("stage")
+    assert oldest is not None
+    assert round(oldest.timestamp() * 1000) == staged
+    assert table.oldest_unresolved() is None
     result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--dry-run", code=0)
     assert "stage to main, dry run, nothing was written" in result.output
     assert rows(table) == before
@@ -82,21 +89,57 @@ def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
     assert report["staged_snapshots"] >= 2
     assert (report["rows_deleted"], report["absent"], report["rows_added"]) == (2, 1, 1)
     assert rows(table) == RESOLVED
+    assert table.oldest_unresolved("stage") is None
     result = run("resolve", table.name, "--staging", "stage", "--max-snapshots", "1", code=0)
     assert f"RESOLVE on {table.name}: stage to main, nothing to do" in result.output
+    table.delete_keys([8], "id")
+    head = load_table(table.spark, table.identifier).metadata.head()
+    oldest = table.oldest_unresolved()
+    assert head is not None
+    assert oldest is not None
+    assert round(oldest.timestamp() * 1000) == head.timestamp_ms
+
+
+@pytest.mark.more
+@pytest.mark.spark
+def test_what_was_committed_before_a_refusal_is_told(table: IcebergTable) -> None:
+    table.delete("id = 7", branch="stage")  # by position, of a file that is gone then
+    table.compact(options={"rewrite-all": True})
+    refused = ("resolve", table.name, "--staging", "stage", "--max-snapshots", "3", "--json")
+    error = json.loads(run(*refused).output)["error"]
+    assert (error["type"], error["report"]["commits"]) == ("PlanError", 1)
+    assert (error["report"]["rows_deleted"], error["report"]["rows_added"]) == (2, 1)
+    assert "has rewritten or removed it" in error["message"]
+    head = error["report"]["snapshot_id"]
+    assert f"(committed before: snapshot {head} of main, from stage: 2 rows" in error["message"]
+    assert rows(table) == RESOLVED
+    assert "report" not in json.loads(run(*refused).output)["error"]
 
 
 @pytest.mark.more
 @pytest.mark.spark
 def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
     with hold_lock(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
-        for command, *more in (("resolve", "--staging", "stage"), ("compact",)):
-            result = run(command, table.name, *more, "--wait", "200ms", "--json")
+        waiting = ("--wait", "200ms", "--lease", "10m")
+        for command, *more in (
+            ("resolve", "--staging", "stage", *waiting),
+            ("compact", *waiting),
+            ("unlock",),
+        ):
+            result = run(command, table.name, *more, "--json")
             assert result.exit_code == ExitCode.CONFLICT
             error = json.loads(result.output)["error"]
             assert error["type"] == "LockedError"
             assert "is locked by somebody for TEST" in error["message"]
             assert "--wait 60s" in error["hint"]
+            assert "`delvec unlock --force`" in error["hint"]
+        planned = json.loads(run("unlock", table.name, "--force", "--dry-run", "--json").output)
+        assert (planned["owner"], planned["dry_run"]) == ("somebody", True)
+        assert (
+            "the lock of somebody for TEST is removed"
+            in run("unlock", table.name, "--force").output
+        )
+        assert f"UNLOCK of {table.name}: it is not locked" in run("unlock", table.name).output
 
 
 @pytest.mark.slow
@@ -231,6 +274,7 @@ def test_ctrl_c_does_so_too(table: IcebergTable) -> None:
     assert result.exit_code == 0, result.output
     first, second, last = result.output.splitlines()
     assert first == f"{table.name}, every 600 s"
+    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d  snapshot", second)
     assert "of main, from stage: 2 rows deleted" in second
     assert last.endswith("stopped after 1 cycle: 1 commit, 3 keys, 2 rows deleted")
     assert rows(table) == RESOLVED

@@ -103,6 +103,7 @@ def iceberg(spark: SparkSession, recorder: Recorder) -> None:
     recorder.tried("index", TABLE, "--key", "id")
     recorder.tried("resolve", TABLE)
     recorder.tried("compact", TABLE, "--rewrite-option", "rewrite-all=true")
+    recorder.tried("unlock", TABLE, "--force")
     recorder.tried("index", TABLE, "--drop")
     recorder.tried("expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "2")
     recorder.tried("remove-orphan-files", TABLE)

@@ -51,6 +51,7 @@ ICEBERG = [
     "consolidate T",
     "expire-snapshots T",
     "remove-orphan-files T",
+    "unlock T",
     "index T --key id --branch main",
     "refs T",
     "resolve T",
@@ -192,6 +193,7 @@ WRONG = [
     ("convert t lake.db.t --follow --dry-run", "--follow goes with neither"),
     ("convert t lake.db.t --follow --version 1", "--follow goes with neither"),
     ("convert t lake.db.t --interval 1", "--interval needs --follow"),
+    ("convert t lake.db.t --metrics-port 0", "--metrics-port needs --follow"),
     ("convert t lake.db.t --interval soon", "'soon' is not a duration"),
     ("convert t lake.db.t --folder ../x", "folder is a relative path"),
     # Options of the other format.

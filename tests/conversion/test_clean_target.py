@@ -270,7 +270,7 @@ def test_a_lock_on_the_target_disturbs_neither_conversion_nor_cleaning(pair: Cle
     def renewed(call: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Commit, and have the lock renewed before the refs are looked at."""
         result = call()
-        lock._advance(pair.loaded(), state, held, lambda _: None)
+        lock._advance(pair.loaded(), state, held, lambda _: ())
         return result
 
     with lock.hold_lock(pair.loaded(), "RESOLVE", lease=600) as held:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 import delvec.conversion.follow as following
 from delvec.cli.demo.bytes import write_orders
-from delvec.conversion.follow import follow
+from delvec.conversion.follow import Metrics, follow
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.planning.options import Verify
 from delvec.conversion.report import ConversionReport
@@ -108,10 +108,26 @@ def test_each_version_of_the_source_arrives_and_is_told(spark: SparkSession, ord
         else:
             change(orders, len(told), chance)
 
-    last = follow(spark, orders, name, stop=stop, on_report=on_report, interval=0)
+    counted: list[Metrics] = []
+    last = follow(
+        spark, orders, name, stop=stop, on_report=on_report, on_metrics=counted.append, interval=0
+    )
     assert [report.version for report in told] == [2, 3, 4, 5, 6]
     assert [report.mode for report in told] == ["full", *["incremental"] * 4]
     assert last is told[-1]
+    end = counted[-1]
+    assert (end.cycles - end.idle_cycles, end.commits, end.version) == (5, 5, 6)
+    assert end.files_added == sum(report.files_added for report in told)
+    assert end.lag_seconds is not None
+    assert (end.oldest_age_seconds, end.waiting_ms) == (0.0, None)
+    first = next(each for each in counted if each.waiting_ms is not None)
+    assert first.cycles == 0
+    assert first.oldest_age_seconds > 0, "before the first success too"
+    text = end.to_prometheus()
+    labels = f'{{source="{orders}",target="{name}"}}'
+    assert f"delvec_convert_version{labels} 6\n" in text
+    assert f"delvec_convert_commits_total{labels} 5\n" in text
+    assert f"delvec_convert_oldest_unconverted_age_seconds{labels} 0.000\n" in text
 
 
 @pytest.mark.spark
@@ -168,7 +184,7 @@ def failing(
             raise error
         return ConversionReport("s", "t", 1, 2, 7)
 
-    monkeypatch.setattr(following, "convert", convert)
+    monkeypatch.setattr(following, "apply_newest", convert)
     return calls
 
 
@@ -189,7 +205,6 @@ def run(orders: Path, stop: Event, **more: Any) -> tuple[list[str], list[float]]
 # What conversions fail with, and the waits that are told.
 GONE, DEAD = StorageError("gone"), EngineError("dead")
 RETRIED: dict[str, tuple[list[Exception | None], float, list[float]]] = {
-    "a lost race is tried at the next look": ([ConflictError("lost")] * 9, 3.0, [3.0] * 9),
     "a store that fails is waited for": ([GONE, DEAD, DEAD], 3.0, [3.0, 3.0, 4.0]),
     "a conversion in between begins again": (
         [*[GONE] * 5, None, *[GONE] * 5],
@@ -210,6 +225,17 @@ def test_what_may_pass_by_itself_is_told_and_tried_again(
     assert len(calls) == len(errors) + 1
 
 
+def test_a_lost_race_is_tried_again_after_longer_and_longer_waits(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = failing(monkeypatch, *[ConflictError("lost")] * 9, None)
+    told, waited = run(orders, Rounds(10))
+    assert told == ["lost"] * 9
+    for seconds, longest in zip(waited, (3, 6, 12, *[24] * 6), strict=True):
+        assert 0.75 * longest <= seconds <= longest
+    assert len(calls) == 10
+
+
 def test_what_does_not_pass_is_raised(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, *[GONE] * 6)
     with pytest.raises(StorageError, match="gone"):
@@ -221,7 +247,7 @@ def test_what_does_not_pass_is_raised(orders: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(EngineError, match="the JVM of this session has ended"):
         run(orders, Rounds(9))
     for interval in (-1, float("inf"), float("nan")):
-        with pytest.raises(InvalidArgumentError, match="interval is a number of seconds, got"):
+        with pytest.raises(InvalidArgumentError, match="expected a number of seconds from 0 to"):
             run(orders, Rounds(9), interval=interval)
     stop = Event()
     failing(monkeypatch, DEAD, at_once=stop.set)
@@ -266,12 +292,7 @@ def test_a_target_follows_a_writer_that_commits_every_second(
         assert process.wait(10) == 0
     *reports, end = lines
     version = end["version"]
-    assert end == {
-        "stopped": True,
-        "source": str(orders),
-        "target": "lake.db.orders",
-        "version": version,
-    }
+    assert (end["stopped"], end["source"], end["target"]) == (True, str(orders), "lake.db.orders")
     versions = [report["version"] for report in reports]
     assert versions == sorted(set(versions))
     assert versions[-1] == version

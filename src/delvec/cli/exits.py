@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any, Final, NoReturn
 
 import click
@@ -20,7 +20,7 @@ _LIKE: Final = 0.6  # of 1, as for the names of commands
 
 
 class ExitCode(IntEnum):
-    """Exit codes; 2 is also click's for wrong usage, 130 and 141 the shell's for two signals."""
+    """Exit codes; 2 is also click's for wrong usage, those above 128 the shell's for signals."""
 
     OK = 0
     FAILED = 1
@@ -33,6 +33,7 @@ class ExitCode(IntEnum):
     TRACES = 8
     INTERRUPTED = 130
     NO_READER = 141
+    TERMINATED = 143
 
 
 class CommandInterruptedError(DelvecError):
@@ -102,6 +103,27 @@ def known_options(*, before_command: bool) -> Iterator[None]:
         # Versions of click word it differently.
         message = f"No such option {error.option_name!r}{more}"
         raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the process as Ctrl-C does, by an exception, and quietly.
+
+    A process that the signal kills leaves a JVM that is being started to itself.
+    """
+    is_main = current_thread() is main_thread()  # others cannot handle signals
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def handle(_number: int, _frame: object) -> None:
+        sys.exit(ExitCode.TERMINATED)
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

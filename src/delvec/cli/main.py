@@ -76,6 +76,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "index": ("resolve", "Make the primary-key index, for resolve."),
         "consolidate": ("compact", "Merge small equality deletes into few."),
         "compact": ("compact", "Rewrite small data files."),
+        "unlock": ("compact", "Remove the lock that a dead resolve or compact left."),
         "expire-snapshots": ("vacuum", "Expire snapshots, and delete files only they had."),
         "remove-orphan-files": ("vacuum", "Delete files that no snapshot refers to."),
     },
@@ -190,7 +191,7 @@ def main(allow_paths: Sequence[str]) -> None:
     Every command takes --json, every one that changes a table --dry-run, every one that starts
     Spark --master, --conf and --package. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
     4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted, 141
-    nobody reads the output.
+    nobody reads the output, 143 terminated.
     """
 
 

@@ -179,6 +179,11 @@ LOCATION: Final = option(
 WAIT: Final = option(
     "--wait DURATION", "How long to wait for somebody else's lock, such as 30s or 5m.", default="0s"
 )
+LEASE: Final = option(
+    "--lease DURATION",
+    "After how long others may take the lock over if this process dies.",
+    default="5m",
+)
 FOLLOW: Final = option("--follow", "Go on until SIGINT or SIGTERM; JSON in lines.")
 MERGE_SCHEMA: Final = option("--merge-schema", "Add columns that the table does not have.")
 PROPERTY: Final = option(

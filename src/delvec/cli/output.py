@@ -147,8 +147,9 @@ class Output:
         self._json_indent = None
 
     def timed(self, *parts: str | tuple[str, str]) -> None:
-        """Print a sentence that begins with the time of day."""
-        self.note((f"{datetime.now().astimezone():%H:%M:%S}  ", "dim"), *parts)
+        """Print a sentence that begins with date, time and zone."""
+        now = datetime.now().astimezone().isoformat(" ", "seconds")
+        self.note((f"{now}  ", "dim"), *parts)
 
     def cycle(self, report: Any, **facts: object) -> None:  # noqa: ANN401 - of a conversion or resolve
         """Print what a command that goes on has done now, with more facts for programs."""
@@ -162,7 +163,9 @@ class Output:
         message = error.describe()
         told = escape_controls(message.partition("\n")[0])
         self.timed((f"again in {seconds:.3g} s: ", "yellow"), told)
-        error_facts = {"type": type(error).__name__, "message": message}
+        error_facts: dict[str, object] = {"type": type(error).__name__, "message": message}
+        if error.report is not None:
+            error_facts["report"] = error.report.to_json()
         self.result({"retry_in": seconds, "error": error_facts, **facts})
 
     def result(self, value: Mapping[str, Any]) -> None:
@@ -182,6 +185,8 @@ class Output:
             facts = vars(error) | {"hint": hint}
             facts = {name: each for name, each in facts.items() if each not in (None, (), "")}
             facts |= {"message": error.describe()}
+            if error.report is not None:
+                facts["report"] = error.report.to_json()
             self.result({"error": {"type": type(error).__name__, **facts}})
             return
         # The terminal folds them: a command that is copied has no line breaks of ours.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 from click.core import ParameterSource
 
+from delvec.cli.exits import ended_by_sigterm
 from delvec.cli.main import UNFINISHED, command
 from delvec.cli.options import CATALOG, SPARK, TABLE, apply, present
 from delvec.delta.table import DeltaTable
@@ -125,7 +126,8 @@ def on_spark(
         conf = {**_SETTINGS, **given.pop("conf", {})}
         if (allowed := allowed_paths()) is not None:
             conf[ALLOWED_PATHS] = json.dumps([allowed])  # a path may have a comma
-        spark = started(iceberg=iceberg is not None, conf=conf, **given)
+        with ended_by_sigterm():
+            spark = started(iceberg=iceberg is not None, conf=conf, **given)
         watched = nullcontext() if show is None else watch_jobs(spark, show)
         with SparkEngine(spark).translate_errors(table), watched:
             yield spark

@@ -24,7 +24,7 @@ from delvec.iceberg.client.catalog import LoadedTable, TableName, load_table, ta
 from delvec.iceberg.client.files import referenced_names
 from delvec.iceberg.client.own_location import metadata_of_others, require_own_location
 from delvec.iceberg.client.table_folder import first_bytes
-from delvec.iceberg.commit.lock import is_lock_tag
+from delvec.iceberg.commit.lock_state import is_lock_tag
 from delvec.iceberg.commit.refs import remove
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import OperationReport, Stopwatch, doc, documented, required

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from delvec.calls import explained_call
@@ -121,9 +121,9 @@ def convert(
         allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
         **choices: See `plan_conversion`.
     """
-    attempt = 1
-    while True:
-        plan = plan_conversion(
+
+    def plan() -> ConversionPlan:
+        return plan_conversion(
             spark,
             source,
             target,
@@ -132,8 +132,17 @@ def convert(
             allow_paths=allow_paths,
             **choices,
         )
+
+    return apply_newest(plan, verify)
+
+
+def apply_newest(plan: Callable[[], ConversionPlan], verify: Verify | bool) -> ConversionReport:  # noqa: FBT001
+    """Make a plan and apply it; after a conflict make it again, in five attempts at most."""
+    attempt = 1
+    while True:
+        planned = plan()
         try:
-            return plan.apply(verify)
+            return planned.apply(verify)
         except ConflictError as error:
             error.attempts = attempt
             if attempt == _ATTEMPTS:

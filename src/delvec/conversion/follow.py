@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from threading import TIMEOUT_MAX, Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from delvec.conversion.convert import convert
+from delvec.conversion.convert import apply_newest, plan_conversion
+from delvec.delta.log.history import commit_times
 from delvec.delta.table import DeltaTable
-from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
-from delvec.iceberg.resolve.follow import WAITS, log_retry
-from delvec.spark.failures import jvm_has_ended
+from delvec.report.format import format_count
+from delvec.report.rendering import doc, documented, required
+from delvec.spark.metrics import ServiceMetrics
+from delvec.spark.service import IDLE_SECONDS, Listeners, Waits, log_retry, repeat
 
 if TYPE_CHECKING:
     import os
+    from threading import Event
 
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
+    from delvec.conversion.plan import ConversionPlan
     from delvec.conversion.planning.options import Choices, Verify
     from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
@@ -32,7 +34,11 @@ def follow(  # noqa: PLR0913
     stop: Event,
     on_report: Callable[[ConversionReport], None],
     on_retry: Callable[[DelvecError, float], None] = log_retry,
+    on_metrics: Callable[[Metrics], None] = lambda _: None,
+    on_idle: Callable[[Metrics], None] = lambda _: None,
     interval: float = 5.0,
+    idle_after: float = IDLE_SECONDS,
+    metrics: Metrics | None = None,
     verify: Verify | bool = "counts",
     storage_options: Mapping[str, object] | None = None,
     allow_paths: Sequence[str] | None = None,
@@ -58,8 +64,12 @@ def follow(  # noqa: PLR0913
         on_report: Called with the report of the first poll, and of each that changed the target,
             be it properties only.
         on_retry: Called with the error and the seconds until the next attempt; logs a warning by
-            default.
+            default. After a conflict the pause grows from one interval to eight.
+        on_metrics: Called with the metrics after each poll, and when it is known what is new.
+        on_idle: Called with the metrics when there was nothing to tell for long.
         interval: Seconds from the start of one poll to the start of the next.
+        idle_after: Seconds after which `on_idle` is called.
+        metrics: Where counting begins; at 0 by default.
         verify: How each result is verified before it is published, see `ConversionPlan.apply`.
         storage_options: Credentials and endpoints of the source.
         allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
@@ -73,34 +83,82 @@ def follow(  # noqa: PLR0913
         EngineError: Spark or the catalog failed as often.
         DelvecError: Errors that a retry cannot resolve are raised at once, see `plan_conversion`.
     """
-    if not 0 <= interval <= TIMEOUT_MAX:
-        raise InvalidArgumentError(f"interval is a number of seconds, got {interval!r}")
     last: ConversionReport | None = None
-    failures = 0
-    while not stop.is_set():
-        begin = time.monotonic()
-        pause = interval
-        try:
-            # Opened once: the table caches what it has read of its log.
-            if not isinstance(source, DeltaTable):
-                source = DeltaTable.for_path(
-                    spark, source, storage_options, allow_paths=allow_paths
-                )
-            report = convert(spark, source, target, verify=verify, **choices)
-        except ConflictError as error:
-            on_retry(error, pause)
-        except (StorageError, EngineError) as error:
-            if failures == len(WAITS) or stop.is_set():
-                raise
-            pause = max(interval, WAITS[failures])
-            failures += 1
-            on_retry(error, pause)
-        except ConnectionError as error:
-            raise jvm_has_ended() from error
-        else:
-            failures = 0
-            if last is None or report.snapshot_id is not None or report.properties_set:
-                on_report(report)
-            last = report
-        stop.wait(max(0.0, begin + pause - time.monotonic()))
+
+    def cycle(waits: Waits) -> ConversionReport:
+        nonlocal source, last
+
+        def plan() -> ConversionPlan:
+            made = plan_conversion(spark, source, target, **choices)
+            waits(_oldest_ms(made))
+            return made
+
+        # Opened once: the table caches what it has read of its log.
+        if not isinstance(source, DeltaTable):
+            source = DeltaTable.for_path(spark, source, storage_options, allow_paths=allow_paths)
+        last = apply_newest(plan, verify)
+        return last
+
+    given = metrics or Metrics(
+        source.storage.root if isinstance(source, DeltaTable) else str(source), target
+    )
+    listeners = Listeners(on_report, on_retry, on_metrics, on_idle)
+    repeat(cycle, given, listeners, stop=stop, interval=interval, idle_after=idle_after)
     return last
+
+
+_REPORTED: Final = (
+    *("versions", "files_added", "files_removed", "files_copied"),
+    *("vectors_added", "vectors_replaced", "vectors_dropped", "vector_bytes"),
+)
+
+
+@documented()
+class Metrics(ServiceMetrics):
+    """Sums over the cycles of a conversion, and what the last one found."""
+
+    prefix: ClassVar = "delvec_convert_"
+    age_name: ClassVar = "oldest_unconverted_age_seconds"
+    labels: ClassVar = ("source", "target")
+
+    source: str = required("The Delta table.")
+    target: str = required("The Iceberg table.")
+    version: int | None = doc("The version of the source that the target holds.", None)
+    versions: int = doc("Versions of the source that became a snapshot each.", 0)
+    files_added: int = doc("Data files that were new in the target.", 0)
+    files_removed: int = doc("Data files that were removed from the target.", 0)
+    files_copied: int = doc("Data files that were copied.", 0)
+    vectors_added: int = doc("Vectors of files that had none.", 0)
+    vectors_replaced: int = doc("Vectors that replaced older ones.", 0)
+    vectors_dropped: int = doc("Vectors that were removed while their data file stayed.", 0)
+    vector_bytes: int = doc("The size of the files of vectors that were written.", 0)
+
+    def is_idle(self, report: ConversionReport) -> bool:
+        """Return whether the target was left as it was, properties included."""
+        return report.snapshot_id is None and not report.properties_set
+
+    def brief(self) -> str:
+        """Return what was done, in one line."""
+        state = "as it was" if self.version is None else f"at version {self.version:,}"
+        return f"{format_count(self.cycles, 'cycle')}: {self.target} is {state}"
+
+    def _sums(self, report: ConversionReport) -> dict[str, Any]:
+        added = _REPORTED if report.snapshot_id is not None else ()
+        return {
+            **{name: getattr(self, name) + getattr(report, name) for name in added},
+            "commits": self.commits + (report.snapshot_id is not None),
+            "version": report.version,
+        }
+
+
+def _oldest_ms(plan: ConversionPlan) -> int | None:
+    """Return when the oldest version was committed that the target lacks; None if it has all.
+
+    Of a new target, when that was which it gets.
+    """
+    if not plan.planned.steps:
+        return None
+    first = plan.version if plan.start_version is None else plan.start_version + 1
+    times = commit_times(plan.snapshot, min(first, plan.version), plan.version)
+    found = [each for each in times.commits if each.first >= first]
+    return times.of(found[0]) if found else None

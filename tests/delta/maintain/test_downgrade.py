@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -204,13 +205,20 @@ def test_history_is_truncated_when_it_is_old_enough(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeatureError, match=r"versions up to 4 .* after 20") as error:
         dropped(builder, truncate_history=True)
     assert "run it again after" in (error.value.hint or "")
+    report = error.value.report
+    assert isinstance(report, DowngradeReport)
+    assert [version for version, _ in report.commits] == [3, 4, 5, 6][: len(report.commits)]
+    assert report.files_with_vectors == 2
+    assert f"(committed before: versions 3 {report.commits[0][1]}, " in str(error.value)
+    assert copy(error.value).report == report, "as in a pickle"
     # The vectors are gone, the feature is not.
     assert not DeltaTable.for_path(None, tmp_path).snapshot().files.has_vector.any()
     assert "deletionVectors" in DeltaTable.for_path(None, tmp_path).protocol.features
     assert ids(tmp_path) == ROWS
     before = len(commits(tmp_path))
-    with pytest.raises(UnsupportedFeatureError, match="after 20"):
+    with pytest.raises(UnsupportedFeatureError, match="after 20") as error:
         dropped(builder, truncate_history=True)
+    assert error.value.report is None
     assert len(commits(tmp_path)) == before
     age(tmp_path, days=2, log=True)
     report = dropped(builder, truncate_history=True)

@@ -16,9 +16,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.read.change_feed import change_feed
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
-from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet
+from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet, SourceRead
 from delvec.delta.write.commit import commit
 from delvec.delta.write.commit_actions import (
     commit_info_body,
@@ -26,6 +27,7 @@ from delvec.delta.write.commit_actions import (
     remove_body,
     require_valid,
 )
+from delvec.delta.write.conflicts import validate_source_read
 from delvec.delta.write.row_tracking import assign_row_ids, high_water_mark, materialized_columns
 from delvec.errors import ConflictError, FormatError, PlanError, StorageError, TableNotFoundError
 from delvec.storage import Storage
@@ -103,6 +105,23 @@ def test_rows_that_a_winner_deleted_too_are_a_conflict(table: Path) -> None:
     assert (caught.value.version, caught.value.files) == (3, (FIRST,))
     assert caught.value.attempts == 1
     assert caught.value.hint
+    assert files_below(table) == before
+
+
+def test_a_winner_that_has_lost_its_bytes_is_refused_and_not_passed_over(table: Path) -> None:
+    late = opened(table)
+    put(opened(table), deletion(opened(table), {FIRST: [1]}))
+    DeltaTable.for_path(None, table).checkpoint()
+    newest = opened(table)
+    (table / "_delta_log" / f"{3:020}.json").write_bytes(b"\n")
+    before = files_below(table)
+    for act in (
+        lambda: put(late, deletion(late, {FIRST: [2]})),
+        lambda: validate_source_read(newest, SourceRead(2)),
+        lambda: change_feed(newest.storage, 2),
+    ):
+        with pytest.raises(FormatError, match=r"a file of the log is empty in .*3\.json"):
+            act()
     assert files_below(table) == before
 
 

@@ -5,7 +5,8 @@
 It prints `ready`, and then answers lines: `try` with `won <generation>` or `lost`, and a winner has
 the lock until the line `end`; `keep <seconds>` is the same with a lease of so long; `count <times>
 <path>` adds one to the number in a file so many times, each under the lock, and prints the
-generations.
+generations; `loop <path>` has the lock again and again, a second each and without a pause, until
+the file is gone, and prints how often.
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ def count(table: LoadedTable, times: int, file: Path) -> None:
     say(json.dumps(generations))
 
 
+def loop(table: LoadedTable, file: Path) -> None:
+    turns = 0
+    while file.exists():
+        try:
+            with hold_lock(table, "LOOP"):
+                turns += 1
+                time.sleep(1.0)
+        except LockedError:  # noqa: PERF203
+            time.sleep(0.05)
+    say(turns)
+
+
 def main() -> None:
     builder = SparkSession.builder.master("local[1]")
     for key, value in json.loads(sys.argv[1]).items():
@@ -63,6 +76,8 @@ def main() -> None:
                 attempt(table)
             case ["keep", lease]:
                 attempt(table, float(lease))
+            case ["loop", path]:
+                loop(table, Path(path))
             case ["count", times, path]:
                 count(table, int(times), Path(path))
 

@@ -25,14 +25,13 @@ from delvec.errors import (
 from delvec.iceberg.client.catalog import LoadedTable, load_table
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.commit import lock
-from delvec.iceberg.commit.lock import (
+from delvec.iceberg.commit.lock import Held, hold_lock, next_state
+from delvec.iceberg.commit.lock_state import (
     LOCK_PROPERTY,
-    Held,
     LockState,
-    hold_lock,
     is_lock_tag,
+    lock_claims,
     lock_state,
-    next_state,
 )
 from delvec.iceberg.commit.refs import create_branch, create_tag, drop_tag, rollback
 from delvec.iceberg.maintain.procedures import expire_snapshots
@@ -128,7 +127,7 @@ def left_behind(table: LoadedTable, lease: float = 300.0, owner: str = "dead/1")
 def advanced(table: LoadedTable, claim: LockState) -> LockState:
     """Commit the next generation of the lock for an owner, whoever has it."""
     held = Held(str(table.name))
-    lock._advance(table, claim, held, lambda _: None)
+    lock._advance(table, claim, held, lambda _: ())
     assert held.state is not None
     return held.state
 
@@ -248,6 +247,75 @@ def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease(
         assert clock.now > renewed[0] + 30, "counted from the renewal"
 
 
+def test_a_free_lock_is_left_to_those_who_wait_in_their_order(
+    table: LoadedTable, clock: HandClock
+) -> None:
+    owner = left_behind(table)
+    second = lock._Taker(table, replace(owner, owner="second", token=uuid4().hex), 600.0)
+
+    def take_at_once() -> None:
+        with hold_lock(table, "RESOLVE", owner="loop"):
+            pytest.fail("others have waited")
+
+    def loop() -> None:
+        clock.meanwhile = lambda: None
+        second._put_claim(600)
+        lock._release(table, owner)
+        with pytest.raises(LockedError, match="is to be locked next by first for COMPACT") as told:
+            take_at_once()
+        assert told.value.owner == "first"
+
+    clock.meanwhile = loop
+    with hold_lock(table, "COMPACT", owner="first", wait=60):
+        assert [each.owner for each in lock_claims(newest(table))] == ["second"]
+    with pytest.raises(LockedError, match="next by second"):
+        take_at_once()
+    second.run()
+    assert not lock_claims(newest(table))
+    assert second.held.state == lock_state(newest(table))
+
+
+def test_a_claim_ends_with_its_lease_and_one_that_is_given_up_at_once(
+    table: LoadedTable, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = left_behind(table, lease=1000)
+    with pytest.raises(LockedError), hold_lock(table, "COMPACT", wait=5):
+        pytest.fail("two have the lock")
+    assert not lock_claims(newest(table)), "it was given up"
+    with monkeypatch.context() as dying:
+        dying.setattr(lock, "_release", lambda *_: None)
+        with pytest.raises(LockedError), hold_lock(table, "COMPACT", owner="dead/2", wait=30):
+            pytest.fail("two have the lock")
+    lock._release(table, owner)
+    [claim] = lock_claims(newest(table))
+    assert (claim.owner, claim.lease_ms) == ("dead/2", 30_000), "no longer than it would wait"
+    clock.now = 0.0
+    with pytest.raises(LockedError, match="next by dead/2"), hold_lock(table, "RESOLVE"):
+        pytest.fail("somebody else is before")
+    clock.now = 39.0
+    with hold_lock(table, "RESOLVE"):
+        assert not lock_claims(newest(table))
+
+
+def test_unlock_removes_what_is_over_and_the_rest_by_force(
+    table: LoadedTable, clock: HandClock
+) -> None:
+    opened = IcebergTable.for_name(table.spark, str(table.name))
+    assert str(opened.unlock()) == f"UNLOCK of {table.name}: it is not locked"
+    for force, seconds in ((False, 400), (True, 0)):
+        dead = left_behind(table)
+        with pytest.raises(LockedError, match="dead/1") as refused:
+            opened.unlock()
+        assert "unlock(force=True)" in (refused.value.hint or "")
+        clock.now += seconds
+        planned = opened.unlock(force=force, dry_run=True)
+        assert lock_state(newest(table)) == dead
+        report = opened.unlock(force=force)
+        assert (report.owner, report.expires_ms) == ("dead/1", dead.expires_ms)
+        assert replace(planned, dry_run=False) == report
+        assert set(newest(table).refs) == {"main"}
+
+
 def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:
     with hold_lock(table, "RESOLVE", lease=60, owner="slow") as held:
         assert held.state is not None
@@ -292,7 +360,11 @@ def test_an_owner_that_cannot_renew_knows_it_when_its_lease_ends(
         with pytest.raises(LockedError, match="its lease has ended, and it could not be renewed"):
             held.check()
     assert "was not given back: the catalog is away" in caplog.text
-    with hold_lock(table, "COMPACT", wait=60) as held:
+    assert lock_state(newest(table)) is not None
+    caplog.clear()
+    clock.now = 0.0  # its lease is not over for others
+    with hold_lock(table, "COMPACT") as held:
+        assert "took over" not in caplog.text
         held.lost = "it was stopped for a while, and nobody has taken it over"
     assert lock_state(newest(table)) is None, "it is given back all the same"
 

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from delvec.errors import LockedError
 from delvec.iceberg.client.catalog import LoadedTable, load_table
-from delvec.iceberg.commit.lock import hold_lock, lock_state
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock_state import lock_claims, lock_state
 from tests.iceberg.deletes.tables import loaded, new_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PROCESSES = 8
 ROUNDS = 12
 DEADLINE = 300.0  # seconds for what takes a few
+LOOP = 120.0  # seconds
 
 
 @pytest.fixture
@@ -123,6 +125,28 @@ def test_of_eight_processes_one_wins_each_time(table: LoadedTable, tmp_path: Pat
     assert counter.read_text() == str(5 * PROCESSES)
     assert len({number for numbers in found_by for number in numbers}) == 5 * PROCESSES
     assert set(load_table(table.spark, table.name).metadata.refs) == {"main"}
+
+
+def test_of_two_processes_that_loop_both_have_their_turns(
+    table: LoadedTable, tmp_path: Path
+) -> None:
+    """One has the lock almost all the time, and never waits for it; the other only waits."""
+    running = tmp_path / "running"
+    running.touch()
+    with process(table) as looping:
+        assert looping.hear() == "ready"
+        looping.tell(f"loop {running}")
+        begin = time.monotonic()
+        turns = 0
+        while time.monotonic() - begin < LOOP:
+            with hold_lock(table, "COMPACT", wait=DEADLINE):
+                turns += 1
+        running.unlink()
+        others = int(looping.hear())
+    assert turns, "nobody had a turn"
+    assert others <= 3 * turns, "it starves"
+    assert turns <= 3 * others, "the other starves"
+    assert not lock_claims(load_table(table.spark, table.name).metadata)
 
 
 def test_a_killed_owners_lock_is_taken_over_after_its_lease_and_never_before(

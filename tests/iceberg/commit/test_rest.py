@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import delvec
 from delvec.iceberg.client.catalog import LoadedTable, load_table, table_name
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.commit.lock import lock_tags
+from delvec.iceberg.commit.lock_state import lock_tags
 from delvec.iceberg.commit.refs import create_branch
 from tests.conversion.targets import before, ids, numbered
 from tests.conversion.test_faults import LIVE
@@ -100,12 +100,13 @@ def test_a_server_that_does_not_answer_loses_and_repeats_nothing(
     gives_lock_back = commits > 1 and at + 1 == commits
     server.fail(*["done"] * at, fault)
     if fault == "never" and not gives_lock_back:
-        with pytest.raises(CommitStateUnknownError):
+        with pytest.raises(CommitStateUnknownError) as told:
             act(opened)
+        if commits > 1 and at == 0:
+            assert f"whether {table.name} was locked for RESOLVE is not known" in str(told.value)
+            assert "snapshot" not in (told.value.hint or "")
         found = load_table(table.spark, table.name).metadata
         assert (found.head(), ids(table.spark, opened.name)) == (head, rows)
-        for tag in lock_tags(found):
-            opened.drop_tag(tag)
         act(opened)
     else:
         act(opened)
@@ -115,6 +116,22 @@ def test_a_server_that_does_not_answer_loses_and_repeats_nothing(
     assert newest is not None
     assert newest.parent_id == head.id
     assert opened.check().ok
+    assert not lock_tags(load_table(table.spark, table.name).metadata)
+
+
+def test_a_lock_that_was_not_given_back_is_free_for_the_next_call_of_its_owner(
+    table: LoadedTable, server: RestServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = delvec.IcebergTable.for_name(table.spark, str(table.name))
+    opened.delete_keys([1], "id")
+    server.fail("done", "done", *["never"] * 3)
+    opened.resolve()
+    assert "was not given back" in caplog.text
+    assert lock_tags(load_table(table.spark, table.name).metadata)
+    opened.delete_keys([2], "id")
+    opened.resolve()
+    assert not lock_tags(load_table(table.spark, table.name).metadata)
+    assert ids(table.spark, opened.name) == []
 
 
 def test_a_branch_is_made_beside_commits_of_others_to_main(table: LoadedTable) -> None:

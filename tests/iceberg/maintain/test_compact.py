@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.errors import ConflictError, InvalidArgumentError, LockedError, PlanError
-from delvec.iceberg.commit.lock import hold_lock, lock_state
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock_state import lock_state
 from delvec.iceberg.maintain.compact import compact
 from tests.iceberg.deletes.tables import open_new
 from tests.iceberg.maintain.tables import insert, loaded, staging_table

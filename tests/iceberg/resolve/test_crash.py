@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 import delvec
 from delvec import IcebergTable
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.commit.lock import lock_tags
+from delvec.iceberg.commit.lock_state import lock_tags
 from delvec.iceberg.resolve import resolve as resolver
 from delvec.iceberg.resolve import step
 from delvec.iceberg.resolve.find import FoundRows

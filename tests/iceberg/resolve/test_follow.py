@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
 from threading import Event, Thread, Timer
 
 import pytest
 
-import delvec.iceberg.resolve.follow as following
 from delvec.errors import (
     ConflictError,
     DelvecError,
@@ -20,6 +20,7 @@ from delvec.errors import (
 )
 from delvec.iceberg.resolve.follow import Metrics, follow
 from delvec.iceberg.resolve.report import ResolveReport
+from delvec.spark.service import _Pace
 
 IDLE = ResolveReport("lake.db.t", "main", "stage")
 BUSY = ResolveReport("lake.db.t", "main", "stage", snapshot_id=7, commits=1, staged_snapshots=2)
@@ -71,6 +72,30 @@ def test_one_cycle_in_each_interval_and_what_changed_is_reported() -> None:
     assert (found.table, found.target, found.staging) == ("lake.db.t", "main", "stage")
 
 
+def test_long_silence_is_broken_and_what_waits_is_told_before_a_cycle() -> None:
+    told: list[str] = []
+    ages: list[float] = []
+    since = datetime.now(timezone.utc) - timedelta(seconds=100)
+    oldest = iter([None, since, since, None, None])
+
+    def on_metrics(metrics: Metrics) -> None:
+        ages.append(round(metrics.oldest_unresolved_age_seconds, -1))
+
+    follow(
+        cycles([IDLE, ConflictError("lost"), BUSY, IDLE, IDLE]),
+        stop=Rounds(5),
+        interval=0,
+        idle_after=0,
+        oldest=lambda: next(oldest),
+        on_report=lambda report: told.append(f"{report.commits} commits"),
+        on_retry=lambda error, _: told.append(str(error)),
+        on_idle=lambda metrics: told.append(f"{metrics.idle_cycles} idle"),
+        on_metrics=on_metrics,
+    )
+    assert told == ["0 commits", "lost", "1 commits", "2 idle", "3 idle"]
+    assert ages == [0, 100, 100, 0, 0, 0]
+
+
 def test_a_conflict_doubles_the_pause_up_to_eight_intervals() -> None:
     stop = Rounds(7)
     told: list[tuple[DelvecError, float]] = []
@@ -92,7 +117,7 @@ def test_a_conflict_doubles_the_pause_up_to_eight_intervals() -> None:
 
 
 def test_pauses_of_several_resolvers_differ() -> None:
-    pauses = {following._Pace(10).after(ConflictError("x")) for _ in range(20)}
+    pauses = {_Pace(10).after(ConflictError("x")) for _ in range(20)}
     assert len(pauses) > 10
 
 
@@ -123,6 +148,14 @@ def test_what_a_retry_cannot_resolve_is_raised(error: DelvecError) -> None:
     with pytest.raises(type(error)):
         follow(cycles([error]), stop=Rounds(9), on_report=lambda _: None, on_metrics=seen.append)
     assert [each.conflicts + each.errors for each in seen] == [1]
+
+
+def test_an_error_that_ends_it_has_what_was_committed_before() -> None:
+    with pytest.raises(PlanError) as ended:
+        follow(cycles([BUSY, PlanError("no")]), stop=Rounds(9), on_report=lambda _: None)
+    assert isinstance(ended.value.report, Metrics)
+    assert ended.value.report.commits == 1
+    assert "no (committed before: 2 cycles: 1 commit, 0 keys, 0 rows deleted)" in str(ended.value)
 
 
 def test_a_jvm_that_has_ended_is_told() -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from delvec.errors import ConflictError, InvalidArgumentError, LockedError, StorageError
-from delvec.iceberg.resolve import follow as metrics
-from delvec.iceberg.resolve.follow import _COUNTERS, Metrics, served
+from delvec.iceberg.resolve.follow import Metrics
 from delvec.iceberg.resolve.report import ResolveReport
+from delvec.spark import metrics
+from delvec.spark.metrics import served
 
 REPORT = ResolveReport(
     'lake.db."t\\',
@@ -96,13 +97,15 @@ def test_reports_are_added_up() -> None:
     assert json.loads(json.dumps(document)) == document
     assert {key: document[key] for key in wanted} == wanted
     found = parsed(twice.to_prometheus())
-    assert {name: found[name] for name in _COUNTERS} == {name: document[name] for name in _COUNTERS}
+    counters = [name for name, value in document.items() if type(value) is int]
+    assert {name: found[name] for name in counters} == {name: document[name] for name in counters}
     assert found["phase_seconds:find"] == 3.5
     assert found["index_rows"] == 1000
     assert 'table="lake.db.\\"t\\\\"' in twice.to_prometheus()
     empty = Metrics("", staging="stage").to_prometheus()
     assert "index_rows" not in parsed(empty)
     assert parsed(empty)["cycles"] == 0
+    assert parsed(empty)["last_success_timestamp_seconds"] == 0, "an alert sees it from the start"
 
 
 def test_failures_are_counted_by_kind() -> None:
@@ -110,6 +113,10 @@ def test_failures_are_counted_by_kind() -> None:
     for error in (LockedError("x"), ConflictError("x"), StorageError("x")):
         found = found.after_failure(error)
     assert (found.cycles, found.conflicts, found.errors) == (3, 2, 1)
+    late = LockedError("lost")
+    late.report = REPORT
+    found = found.after_failure(late)
+    assert (found.commits, found.keys, found.phases["find"]) == (2, 60, 1.5), "they stay"
 
 
 def test_the_age_of_what_is_unresolved() -> None:
@@ -128,6 +135,13 @@ def test_the_age_of_what_is_unresolved() -> None:
     still = failed.after_failure(ConflictError("x"))
     assert still.oldest_unresolved_age_seconds == pytest.approx(40, abs=5)
     oldest = int((now - 100) * 1000)
+    waiting = replace(found, waiting_ms=oldest)
+    assert waiting.oldest_unresolved_age_seconds == pytest.approx(100, abs=5), "while one runs"
+    told = waiting.after_failure(ConflictError("x"))
+    assert told.oldest_unresolved_age_seconds == pytest.approx(100, abs=5), "what it was to take"
+    taken = waiting.after(REPORT, now)
+    assert taken.waiting_ms is None
+    assert taken.lag_seconds == pytest.approx(100, abs=5)
     taken = still.after(replace(REPORT, oldest_staged_ms=oldest), now)
     assert taken.oldest_unresolved_age_seconds == 0
     assert taken.lag_seconds == pytest.approx(100, abs=5)

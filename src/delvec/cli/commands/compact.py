@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.commands.check import plain_comparisons
-from delvec.cli.options import BRANCH, DRY_RUN, FILES, STORAGE, WAIT, WRITES, option, together
+from delvec.cli.options import (
+    BRANCH,
+    DRY_RUN,
+    FILES,
+    LEASE,
+    STORAGE,
+    WAIT,
+    WRITES,
+    option,
+    together,
+)
 from delvec.cli.tables import DELTA, ICEBERG, LOG, report_command, table_command
 from delvec.delta.write.after_commit import require_plain
 from delvec.report.format import escape_controls
@@ -79,6 +89,7 @@ def purge(table: DeltaTable, **how: Any) -> Rendered:
         "An option of rewrite_data_files, such as rewrite-all=true; may be repeated.",
     ),
     WAIT,
+    LEASE,
     DRY_RUN,
     unfinished="the files are as they were, or rewritten",
 )
@@ -92,6 +103,25 @@ def compact(table: IcebergTable, rewriting: dict[str, str], **how: Any) -> Rende
     delvec compact lake.db.orders --rewrite-option delete-file-threshold=1
     """
     return table.compact(options=rewriting, **how)
+
+
+@report_command(
+    "unlock",
+    ICEBERG,
+    option("--force", "Remove a lock whose lease is not over, whoever has it."),
+    DRY_RUN,
+    unfinished="the lock is as it was, or removed",
+)
+def unlock(table: IcebergTable, **how: Any) -> Rendered:
+    """Remove the lock that a dead resolve or compact left on TABLE, an Iceberg table.
+
+    Others take such a lock over by themselves when its lease is over.
+
+    \b
+    delvec unlock lake.db.orders --dry-run
+    delvec unlock lake.db.orders --force
+    """
+    return table.unlock(**how)
 
 
 @report_command("consolidate", ICEBERG, BRANCH, DRY_RUN, unfinished="the deletes are as they were")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,18 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.cli.exits import stopped_by_signals
 from delvec.cli.main import command
-from delvec.cli.options import CATALOG, DRY_RUN, FOLLOW, STORAGE, interval, limit, option, present
+from delvec.cli.options import CATALOG, DRY_RUN, STORAGE, limit, option, present
+from delvec.cli.services import Following, Service, following
 from delvec.cli.tables import open_delta
 from delvec.cli.terminal import Column
 from delvec.cli.values import completes
 from delvec.conversion.planning.options import ConversionOptions, Verify
-from delvec.report.format import escape_controls, format_count, format_size, percent
+from delvec.report.format import format_count, format_size, percent
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from delvec.cli.output import Output
     from delvec.conversion.plan import ConversionPlan
+    from delvec.delta.table import DeltaTable
 
 _SECONDS: Final = 5.0
 # Changed files first, unchanged ones last.
@@ -63,8 +65,7 @@ _COLUMNS: Final = [
 @option("--copy-files", "Copy the data files that Iceberg cannot read as they are.")
 @DRY_RUN
 @limit("Show so many files of a dry run, 0 for all. JSON holds all of them.")
-@FOLLOW
-@interval(_SECONDS)
+@following(_SECONDS)
 @CATALOG
 @STORAGE
 def convert(  # noqa: PLR0913 - what is not passed on to the conversion
@@ -77,8 +78,7 @@ def convert(  # noqa: PLR0913 - what is not passed on to the conversion
     overwrite_foreign: bool,
     dry_run: bool,
     limit: int,
-    follow: bool,
-    interval: float | None,
+    following: Following | None,
     iceberg: dict[str, Any],
     options: dict[str, str],
     **choices: Any,
@@ -91,15 +91,13 @@ def convert(  # noqa: PLR0913 - what is not passed on to the conversion
     \b
     delvec convert /lake/orders lake.db.orders --warehouse /warehouse
     """
-    if follow and (dry_run or version is not None):
+    if following and (dry_run or version is not None):
         raise click.UsageError("--follow goes with neither --dry-run nor --version")
-    if interval is not None and not follow:
-        raise click.UsageError("--interval needs --follow")
     choices = present(choices) | ({"foreign": "overwrite"} if overwrite_foreign else {})
     ConversionOptions(**choices)  # contradicting options are rejected before a JVM starts
-    if follow:
-        every = _SECONDS if interval is None else interval
-        _follow(output, source, target, options, iceberg, every, {**choices, "verify": verify})
+    if following:
+        opened = open_delta(output, source, options, iceberg=iceberg)
+        _follow(output, opened, (source, target), following, {**choices, "verify": verify})
         return
     from delvec.conversion.convert import convert, plan_conversion  # noqa: PLC0415
 
@@ -133,37 +131,20 @@ def _show_plan(output: Output, plan: ConversionPlan, limit: int) -> None:
 
 def _follow(
     output: Output,
-    source: str,
-    target: str,
-    options: Mapping[str, str],
-    iceberg: Mapping[str, Any],
-    interval: float,
+    opened: AbstractContextManager[DeltaTable],
+    names: tuple[str, str],
+    given: Following,
     choices: Mapping[str, Any],
 ) -> None:
-    from delvec.conversion.follow import follow  # noqa: PLC0415
+    from delvec.conversion.follow import Metrics, follow  # noqa: PLC0415
 
-    stop = Event()
-    output.begin_lines()
-    with stopped_by_signals(stop), open_delta(output, source, options, iceberg=iceberg) as table:
+    service, target = Service(output, given, Metrics(*names)), names[1]
+
+    def run(table: DeltaTable) -> None:
         spark: Any = table.spark
-        output.note(
-            (escape_controls(table.storage.root), "bold"), " -> ", (escape_controls(target), "bold")
-        )
-        with stopped_by_signals(stop):  # Spark has installed handlers of its own
-            last = follow(
-                spark,
-                table,
-                target,
-                stop=stop,
-                on_report=output.cycle,
-                on_retry=output.retry,
-                interval=interval,
-                **choices,
-            )
-    version = None if last is None else last.version
-    state = "as it was" if version is None else f"at version {version:,}"
-    output.timed(f"stopped: {escape_controls(target)} is {state}")
-    output.result({"stopped": True, "source": source, "target": target, "version": version})
+        follow(spark, table, target, **service.arguments(), **choices)
+
+    service.run(opened, lambda table: f"{table.storage.root} -> {target}", run)
 
 
 def _sentence(total: dict[str, int], noun: str) -> str:

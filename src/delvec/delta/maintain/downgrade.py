@@ -39,7 +39,13 @@ from delvec.delta.vacuum.retention import property_ms
 from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
-from delvec.errors import ConflictError, FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import (
+    ConflictError,
+    FormatError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+    committed_before,
+)
 from delvec.inspection.figures import moment
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
@@ -111,6 +117,10 @@ class DowngradeReport(Rendered):
     commits: tuple[tuple[int, str], ...] = doc("The committed versions and their operations.", ())
     notes: tuple[str, ...] = doc("What users should know, in sentences.", ())
 
+    def brief(self) -> str:
+        """Return the commits in one line."""
+        return f"versions {self._commits()}" if self.commits else "no version"
+
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs."""
         commits = [{"version": version, "operation": name} for version, name in self.commits]
@@ -132,9 +142,12 @@ class DowngradeReport(Rendered):
             "kept": f"{vectors} for older versions" if vectors else "",
             "written": nonzero(self.checkpoints, "checkpoint"),
             "deleted": nonzero(self.log_files_deleted, "file of the log"),
-            "commits": ", ".join(f"{version} {name}" for version, name in self.commits),
+            "commits": self._commits(),
         }
         return summary(f"DOWNGRADE of {self.table}: {told}", facts, notes=self.notes)
+
+    def _commits(self) -> str:
+        return ", ".join(f"{version} {name}" for version, name in self.commits)
 
 
 def shown_protocol(protocol: Protocol) -> str:
@@ -171,6 +184,13 @@ class _Downgrade:
 
     def execute(self, start: Snapshot) -> DowngradeReport:
         """Take all steps that are left."""
+        with committed_before(
+            lambda: self.report(start, start.protocol) if self._commits else None
+        ):
+            self._take_steps(start)
+            return self.report(start, self.opened().protocol)
+
+    def _take_steps(self, start: Snapshot) -> None:
         if FEATURE in start.protocol.features:
             self._switch_off()
             self._purge()
@@ -182,7 +202,6 @@ class _Downgrade:
         report = self._commit("DROP FEATURE", self._final, is_last=True)
         if report.version is not None:
             self._checkpoint(report.version)
-        return self.report(start, self.opened().protocol)
 
     def report(self, start: Snapshot, after: Protocol, *, dry_run: bool = False) -> DowngradeReport:
         """Return what was done."""

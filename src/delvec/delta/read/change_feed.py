@@ -27,6 +27,7 @@ from delvec.delta.log.actions import (
     conform_struct,
     from_json,
 )
+from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.file_set import FileSet, LooseEntries
 from delvec.delta.log.history import CommitTimes, commit_times, read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
@@ -37,7 +38,6 @@ from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.types import ArrayType, DataType, MapType, StructType
 from delvec.errors import FormatError, InvalidArgumentError, add_location
 from delvec.storage.listed_files import open_listed_file
-from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
             " commit was cleaned up",
             hint="start at a later version; `delvec history` lists those that are there",
         )
-    read = gather(lambda file: JsonActions(times.uri_of(file), storage.read(file.key)), commits)
+    read = read_log_files(storage, [file.key for file in commits])
     require_recorded(storage.root, first, snapshot, read)
     collector = _Collector(snapshot)
     for batch in batched([FeedCommit.of(*each, times) for each in zip(commits, read, strict=True)]):

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
-from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.checkpoint_reader import sidecar_key
+from delvec.delta.log.commits import open_part
 from delvec.delta.log.paths import LOG, SIDECARS, parse_name
 from delvec.delta.log.segment import LogListing, covering_files, list_log, read_last_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
@@ -219,7 +219,7 @@ def _unused_sidecars(
 
 
 def _sidecars_of(storage: Storage, key: str) -> Iterable[str]:
-    part = read_log_file(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
+    part = open_part(storage, key)
     for action in part.others():
         if isinstance(entry := action.get("sidecar"), dict) and entry.get("path"):
             yield sidecar_key(entry["path"], part.uri)

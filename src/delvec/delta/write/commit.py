@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
 from delvec.delta.log.segment import list_commits
 from delvec.delta.write.commit_actions import commit_actions, encode_lines
@@ -198,7 +199,7 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
                 version=file.first,
                 hint="nothing was changed; run the operation again",
             )
-        actions = JsonActions(storage.uri_of(file.key), storage.read(file.key))
+        actions = read_log_file(storage, file.key)
         winner = Winner(file.first, storage.root, base.metadata, actions)
         change, more = rebase(change, winner, storage)
         united += more

@@ -45,8 +45,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_added_files
+from delvec.delta.log.commits import read_added_files, read_log_file
 from delvec.delta.log.file_set import FileEntry, FileSet
 from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.segment import list_commits
@@ -60,6 +59,7 @@ from delvec.storage.listed_files import full_name, local_path, store_of
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
+    from delvec.delta.log.actions import JsonActions
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.skipping.predicate import Predicate
@@ -345,7 +345,7 @@ def validate_source_read(snapshot: Snapshot, read: SourceRead) -> SourceRead:
             hint=READ_AGAIN,
         )
     for file in between:
-        actions = JsonActions(storage.uri_of(file.key), storage.read(file.key))
+        actions = read_log_file(storage, file.key)
         winner = Winner(file.first, storage.root, snapshot.metadata, actions)
         if winner.has("metaData"):
             # Columns may have other names from here on: the rows that it uses cannot be told.

@@ -25,7 +25,7 @@ from delvec.errors import (
 )
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, snapshot_table
-from delvec.iceberg.commit.lock import is_lock_tag
+from delvec.iceberg.commit.lock_state import is_lock_tag
 from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.maintain.check_keys import check_keys
 from delvec.iceberg.maintain.delete_groups import data_sequences, is_global

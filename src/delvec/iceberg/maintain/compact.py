@@ -23,7 +23,7 @@ from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import equality_deletes, snapshot_table
 from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot
-from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock import LEASE, hold_lock
 from delvec.iceberg.maintain.procedures import call_procedure, require_own_files, sql_map
 from delvec.identifiers import sql_string
 from delvec.report.format import format_outcome, format_size, nonzero, outside_note
@@ -86,6 +86,7 @@ def compact(
     where: str | None = None,
     options: Mapping[str, object] | None = None,
     wait: float = 0.0,
+    lease: float = LEASE,
     dry_run: bool = False,
 ) -> CompactReport:
     """Rewrite small data files, and those with many deleted rows, as few clean ones.
@@ -111,7 +112,7 @@ def compact(
         return replace(planned, phases=watch.seconds, notes=notes)
     with ExitStack() as stack:
         with watch.phase("lock"):
-            stack.enter_context(hold_lock(table, "COMPACT", wait=wait))
+            stack.enter_context(hold_lock(table, "COMPACT", lease=lease, wait=wait))
         newest = load_table(table.spark, table.name)
         _require_safe(newest)
         with watch.phase("rewrite"):

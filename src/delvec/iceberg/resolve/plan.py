@@ -20,7 +20,7 @@ from delvec.iceberg.client.snapshots import branch_head
 from delvec.iceberg.commit.marks import StagedProgress, read_progress
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns, key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
-from delvec.iceberg.resolve.staged import Staged, find_unresolved, read_staged
+from delvec.iceberg.resolve.staged import CHANGES, Staged, find_unresolved, read_staged
 from delvec.iceberg.search.search import Search
 
 if TYPE_CHECKING:
@@ -120,6 +120,25 @@ def plan_resolve(
     left = len(chain.snapshots) - (0 if staged is None else len(staged.snapshots))
     done = read_progress(table.metadata, target, staging)
     return ResolvePlan(target, base, own, staged, done, left, table.metadata.head(staging))
+
+
+def oldest_unresolved_ms(table: LoadedTable, target: str, staging: str | None) -> int | None:
+    """Return when the oldest change was committed that is to be resolved; None if there is none.
+
+    Reads metadata only, and the delete manifests if the target has equality deletes.
+    """
+    metadata, name = table.metadata, str(table.name)
+    base = branch_head(metadata, name, target)
+    times = {each.sequence_number: each.timestamp_ms for each in metadata.snapshots.values()}
+    found: list[int] = []
+    if base is not None and base.summary.get("total-equality-deletes") != "0":
+        # A snapshot that has expired is older than all that are left.
+        own = equality_deletes(table, base.id)
+        found += [times.get(each.sequence_number, min(times.values())) for each in own]
+    if staging is not None:
+        waiting = find_unresolved(table, staging, target).snapshots
+        found += [each.timestamp_ms for each in waiting if not CHANGES.isdisjoint(each.summary)]
+    return min(found, default=None)
 
 
 def target_searches(

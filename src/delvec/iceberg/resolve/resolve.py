@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from delvec.errors import DelvecError, PlanError
+from delvec.errors import DelvecError, PlanError, committed_before
 from delvec.iceberg.client.catalog import LoadedTable, load_table
 from delvec.iceberg.client.snapshots import branch_head
 from delvec.iceberg.commit.branch_commit import require_row_deletes, require_writable
@@ -42,7 +42,11 @@ def resolve(
     report = ResolveReport(
         str(table.name), choices.target, choices.staging, dry_run=choices.dry_run
     )
-    with interruptible(table.spark):
+
+    def so_far() -> ResolveReport | None:
+        return replace(report, phases=watch.seconds) if report.commits else None
+
+    with interruptible(table.spark), committed_before(so_far):
         while True:
             step = Step(table, choices, watch, between, plan)
             report, plan = _added(report, step.run()), None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
-from delvec.errors import InvalidArgumentError
+from delvec.documents import EPOCH
+from delvec.errors import InvalidArgumentError, committed_before
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.snapshots import branch_head
-from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock import LEASE, hold_lock, unlock
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import check, compact, consolidate, procedures
-from delvec.iceberg.resolve.plan import ResolveOptions, Verify
+from delvec.iceberg.resolve.plan import ResolveOptions, Verify, oldest_unresolved_ms
 from delvec.iceberg.resolve.resolve import (
     can_restart,
     plan_first_step,
@@ -27,8 +29,9 @@ from delvec.report.hints import Wording
 from delvec.report.rendering import Stopwatch
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
+    from delvec.iceberg.commit.lock import UnlockReport
     from delvec.iceberg.maintain.check import CheckReport
     from delvec.iceberg.maintain.compact import CompactReport
     from delvec.iceberg.maintain.consolidate import ConsolidateReport
@@ -170,6 +173,7 @@ class TableResolving(TableHandle):
         max_snapshots: int | None = None,
         restart_staging: bool = False,
         wait: float = 0.0,
+        lease: float = LEASE,
         dry_run: bool = False,
     ) -> ResolveReport:
         """Turn equality deletes into deletion vectors, so that every engine reads the branch fast.
@@ -204,7 +208,8 @@ class TableResolving(TableHandle):
             max_snapshots: How many staged snapshots become one commit at most; all by default.
             restart_staging: Whether to move the staging branch to the target when all was taken
                 over, so that its own snapshots can expire.
-            wait: How many seconds to wait for the lock.
+            wait: How many seconds to wait for the lock; who waited for longer has it first.
+            lease: After how many seconds others may take the lock over if this process dies.
             dry_run: Whether to find rows and report only, and write nothing.
 
         Returns:
@@ -236,9 +241,31 @@ class TableResolving(TableHandle):
         has_more = restart_staging and can_restart(table, choices)
         if dry_run or (plan.is_empty and not has_more):
             return resolve(table, choices, plan=plan)
-        with hold_lock(table, "RESOLVE", wait=wait) as held:
+        with hold_lock(table, "RESOLVE", lease=lease, wait=wait) as held:
             report = resolve(self._load(), choices, held.check, plan)
-            return restart_if_resolved(self._load(), choices, report) if restart_staging else report
+            if not restart_staging:
+                return report
+            with committed_before(lambda: report if report.commits else None):
+                return restart_if_resolved(self._load(), choices, report)
+
+    def oldest_unresolved(
+        self, staging: str | None = None, *, target: str = MAIN
+    ) -> datetime | None:
+        """Return when the oldest change was committed that `resolve` would take over, in UTC.
+
+        None if there is none. Reads metadata, and the delete manifests of the target if it has
+        equality deletes.
+
+        Args:
+            staging: The branch whose changes are taken over; in place by default.
+            target: The branch that is to hold no deletes by key.
+
+        Raises:
+            InvalidArgumentError: There is no such branch.
+            PlanError: The staging branch cannot be taken over.
+        """
+        found = oldest_unresolved_ms(self._load(), target, staging)
+        return None if found is None else EPOCH + timedelta(milliseconds=found)
 
     def _require_sense(self, choices: ResolveOptions, *, restarts: bool) -> None:
         """Refuse arguments that contradict each other."""
@@ -273,6 +300,7 @@ class TableResolving(TableHandle):
         where: str | None = None,
         options: Mapping[str, object] | None = None,
         wait: float = 0.0,
+        lease: float = LEASE,
         dry_run: bool = False,
     ) -> CompactReport:
         """Rewrite small data files of `main` by Iceberg's own procedure, under the table's lock.
@@ -282,7 +310,8 @@ class TableResolving(TableHandle):
         Args:
             where: Only files that may have rows of this condition.
             options: Those of Iceberg's `rewrite_data_files`.
-            wait: How many seconds to wait for the lock.
+            wait: How many seconds to wait for the lock; who waited for longer has it first.
+            lease: After how many seconds others may take the lock over if this process dies.
             dry_run: Whether to report only, and rewrite nothing.
 
         Raises:
@@ -290,8 +319,25 @@ class TableResolving(TableHandle):
             PlanError: The table has equality deletes, or its files are not its own.
         """
         return compact.compact(
-            self._load(), where=where, options=options, wait=wait, dry_run=dry_run
+            self._load(), where=where, options=options, wait=wait, lease=lease, dry_run=dry_run
         )
+
+    def unlock(self, *, force: bool = False, dry_run: bool = False) -> UnlockReport:
+        """Remove the lock that a dead `resolve` or `compact` left, and claims of those who waited.
+
+            print(t.unlock(dry_run=True))
+
+        Without it others take such a lock over when its lease is over. An owner that lives and has
+        lost its lock notices it before its next commit, and gives up.
+
+        Args:
+            force: Whether to remove a lock whose lease is not over, whoever has it.
+            dry_run: Whether to report only, and remove nothing.
+
+        Raises:
+            LockedError: Somebody has the lock, and `force` is not given.
+        """
+        return unlock(self._load(), force=force, dry_run=dry_run)
 
     def build_index(
         self, keys: str | Sequence[str], *, target: str = MAIN, dry_run: bool = False

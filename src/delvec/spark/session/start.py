@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from select import select
+from subprocess import Popen
 from threading import Event, Lock, Thread
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
@@ -58,7 +61,7 @@ class QuietStart:
     def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         self._close_sink()
         with self._lock:
-            if error is not None:
+            if isinstance(error, Exception):  # who interrupts it does not want to know more
                 self._pass_on(bytes(self._held))
             self._held.clear()
             self._is_open = True
@@ -167,6 +170,21 @@ def start_jvm(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
                 output=console.last_lines() if console else "",
                 hint="Spark needs Java 17 or 21: is JAVA_HOME set to one?",
             ) from error
+        except BaseException as interrupt:
+            _kill_started(interrupt)
+            raise
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
         _started_here.update(options)
         yield
+
+
+def _kill_started(interrupt: BaseException) -> None:
+    """End the JVM that PySpark was starting when it was interrupted.
+
+    The JVM would tell its port by a file in a folder that PySpark has removed, fail, and never end.
+    """
+    for frame, _ in walk_tb(interrupt.__traceback__):
+        started = frame.f_locals.get("proc")
+        if isinstance(started, Popen):
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(started.pid, signal.SIGKILL)

@@ -30,7 +30,7 @@ from tests.delta.write.write_checks import (
     ids,
     live,
     positions,
-    put,
+    put_next,
     unnamed_files,
 )
 from tests.spark.delta.spark_tables import as_delta_spark_reads
@@ -194,14 +194,14 @@ class Winner:
 def appending(*rows: Row) -> Winner:
     def act(_: SparkSession, path: Path) -> None:
         entry = add_rows(TableBuilder(path), f"new-{rows[0][0]}", list(rows))
-        put(path, lambda _: Change(Operation("WRITE"), added=(entry,)))
+        put_next(path, lambda _: Change(Operation("WRITE"), added=(entry,)))
 
     return Winner(act, lambda before: [*before, *rows])
 
 
 def deleting(*gone: int) -> Winner:
     return Winner(
-        lambda _, path: put(path, lambda it: deletion(it, positions(path, gone))),
+        lambda _, path: put_next(path, lambda it: deletion(it, positions(path, gone))),
         lambda before: [row for row in before if row[0] not in gone],
     )
 
@@ -212,7 +212,7 @@ def updating(id_: int, n: int) -> Winner:
     def act(_: SparkSession, path: Path) -> None:
         entry = add_rows(TableBuilder(path), f"updated-{id_}", [(id_, n)])
         rows = positions(path, [id_])
-        put(path, lambda it: deletion(it, rows, Operation("UPDATE"), added=(entry,)))
+        put_next(path, lambda it: deletion(it, rows, Operation("UPDATE"), added=(entry,)))
 
     return Winner(act, lambda before: [row for row in before if row[0] != id_] + [(id_, n)])
 
@@ -223,7 +223,7 @@ def removing(name: str, gone: range) -> Winner:
         return Change(operation, removed=(live(snapshot)[name],))
 
     return Winner(
-        lambda _, path: put(path, change),
+        lambda _, path: put_next(path, change),
         lambda before: [row for row in before if row[0] not in gone],
     )
 
@@ -341,7 +341,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for level in ("Serializable", "WriteSerializable"):
         path = make(tmp_path_factory.mktemp("base") / "t", 2, 10, level).root
-        put(path, lambda it, path=path: deletion(it, positions(path, [9])))  # type: ignore[misc]
+        put_next(path, lambda it, path=path: deletion(it, positions(path, [9])))  # type: ignore[misc]
         found[level] = path
     return found
 

@@ -274,7 +274,7 @@ def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
         path, lambda _: Change(Operation("WRITE"), added=({**entry, "stats": '{"numRecords": 2}'},))
     )
     source = spark_.read.parquet(str(path))
-    before_commit(monkeypatch, lambda: put(path, lambda it: deletion(it, {"two": [1]})))
+    before_commit(monkeypatch, lambda: put_next(path, lambda it: deletion(it, {"two": [1]})))
     for message in (r"version 3 .* had read version 2", "it reads deleted rows of files .*two"):
         with pytest.raises(ConflictError, match=message) as caught:
             overwrite(table, source)
@@ -362,7 +362,7 @@ def test_a_source_of_a_named_version_is_taken_as_it_is(
     add_one(path)
     third = counter(TableBuilder(path), "third", 7)
     before_commit(
-        monkeypatch, lambda: put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
+        monkeypatch, lambda: put_next(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     )
     DeltaTable.for_path(spark_, path).overwrite(source)
     assert read_counter(path) == [1]
@@ -392,7 +392,9 @@ def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
 
     def another(old: str, name: str, n: int) -> None:
         entry = counter(TableBuilder(path), name, n)
-        put(path, lambda it: Change(Operation("UPDATE"), removed=(live(it)[old],), added=(entry,)))
+        put_next(
+            path, lambda it: Change(Operation("UPDATE"), removed=(live(it)[old],), added=(entry,))
+        )
 
     another("third", "fourth", 8)
     before_commit(monkeypatch, lambda: another("fourth", "fifth", 9))
@@ -457,7 +459,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
         return Change(Operation("DELETE"), removed=(live(snapshot)["first"],))
 
     # The file that goes is none that we change, but the condition has read it.
-    before_commit(monkeypatch, lambda: put(path, without_first))
+    before_commit(monkeypatch, lambda: put_next(path, without_first))
     report = act("self_named")
     assert report.version == 4, "read again"
     temp_view(spark_, path)
