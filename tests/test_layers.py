@@ -74,7 +74,7 @@ ONLY = {
     "calls": ("errors",),
     "report": (),
     "inspection": ("errors", "documents", "_version", "report"),
-    "storage": ("errors", "documents", "_version"),
+    "storage": ("errors", "documents", "_version", "report.hints"),
     "vector": ("errors", "documents", "_version"),
     "parquet": ("errors",),
     "datasource": (

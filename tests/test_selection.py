@@ -49,4 +49,5 @@ def test_options_and_marks(tmp_path: Path, options: tuple[str, ...], told: str) 
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    assert told in done.stdout.splitlines()[-1], done.stdout
+    closing = [line for line in done.stdout.splitlines() if line.startswith("=")][-1]
+    assert told in closing, done.stdout

@@ -20,11 +20,13 @@ from delvec.calls import Explained, called_property
 from delvec.delta.alter.operations import is_table
 from delvec.delta.check.report import LOG_DAMAGE
 from delvec.delta.log.history import find_version_at
+from delvec.delta.log.paths import SIDECARS, parse_name
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.table.arguments import require_session
 from delvec.delta.write import transaction
 from delvec.delta.write.transaction import CheckedOptions, NoEngine
+from delvec.documents import LONG_MAX
 from delvec.errors import InvalidArgumentError, StorageError, TableNotFoundError
 from delvec.report.hints import Wording, format_hint, shell_word
 from delvec.storage import Storage
@@ -82,8 +84,8 @@ class TableHandle(metaclass=Explained):
     ) -> Self:
         """Open the table in a folder.
 
-        One whose log is damaged can be opened: `check()` tells what is wrong, and calls that read
-        the log raise it.
+        One with a damaged checkpoint can be opened, so that `check()` can be asked; calls that read
+        the log raise the damage.
 
         Args:
             spark: The session that reads and writes rows; None for calls that need none.
@@ -118,15 +120,16 @@ class TableHandle(metaclass=Explained):
     def _require_table(self, path: str | os.PathLike[str]) -> None:
         """Refuse a path without a table, and say what is there instead.
 
-        A table with a damaged log is one: `check()` has to be reached, and reports the damage,
-        which every call that reads the log raises.
+        With a damaged checkpoint it is one: `check()` has to be reached, which may go on by the
+        commits. Every other call that reads the log raises the damage.
         """
         try:
             self.snapshot()
         except TableNotFoundError as error:
             raise explain_missing(self.storage, path, error) from None
-        except LOG_DAMAGE:
-            return  # not lost: the next call raises it again
+        except LOG_DAMAGE as error:
+            if not _is_of_checkpoint(error):
+                raise
 
     @classmethod
     def for_name(
@@ -364,6 +367,17 @@ def _nothing(storage: Storage, given: str) -> TableNotFoundError:
         "there is no such folder, or it is empty",
         format_hint("check the path, or make a table by {}", made),
     )
+
+
+def _is_of_checkpoint(error: Exception) -> bool:
+    """Return whether damage is that of a checkpoint or its sidecar, by the file that it names."""
+    file = getattr(error, "path", None) or getattr(error, "uri", None)
+    if file is None:  # raised by Arrow, which reads checkpoints only
+        return True
+    folder, _, name = file.rpartition("/")
+    parsed = parse_name(name)
+    is_checkpoint = parsed is not None and parsed.kind == "checkpoint" and parsed.last <= LONG_MAX
+    return is_checkpoint or folder.endswith(SIDECARS)
 
 
 def _made(python: str, command: str) -> Wording:
