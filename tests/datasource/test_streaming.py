@@ -202,17 +202,16 @@ def test_a_stream_catches_up_in_the_run_after_a_crash_as_delta_spark_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     found: dict[str, list[list[int]]] = {"delta": [], "delvec": []}
-    with settings_of(spark, {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}):
-        for kind, copied in found.items():
-            source, sink, checkpoint = (tmp_path / kind / name for name in ("source", "sink", "c"))
-            for number in range(3):
-                rows = spark.range(number, number + 1, 1, 1)
-                rows.write.format("delta").mode("append").save(str(source))
-                if number == 2:
-                    forget_last_commit(checkpoint)
-                run(spark.readStream.format(kind).load(str(source)), sink, checkpoint)
-                table = delvec.DeltaTable.for_path(None, sink)
-                copied.append(sorted(table.to_arrow()["id"].to_pylist()))
+    for kind, copied in found.items():
+        source, sink, checkpoint = (tmp_path / kind / name for name in ("source", "sink", "c"))
+        for number in range(3):
+            rows = spark.range(number, number + 1, 1, 1)
+            rows.write.format("delta").mode("append").save(str(source))
+            if number == 2:
+                forget_last_commit(checkpoint)
+            run(spark.readStream.format(kind).load(str(source)), sink, checkpoint)
+            table = delvec.DeltaTable.for_path(None, sink)
+            copied.append(sorted(table.to_arrow()["id"].to_pylist()))
     assert found["delvec"] == found["delta"] == [[0], [0, 1], [0, 1, 2]]
 
 

@@ -25,6 +25,9 @@ _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
 _ZONE: Final = "spark.sql.session.timeZone"
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EXTENSIONS: Final = "spark.sql.extensions"
+# A source of Python cannot say that it knows `availableNow`: without this, the run after a crash
+# repeats the batch that was interrupted, and ends.
+_CATCH_UP: Final = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 _IN_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
 _ADDRESSES: Final = ("spark.driver.bindAddress", "spark.driver.host")
 _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
@@ -91,6 +94,8 @@ def session(
         iceberg=iceberg,
         packages=packages,
     )
+    if not setting(builder, _CATCH_UP):
+        builder = builder.config(_CATCH_UP, "true")
     options = builder._options  # noqa: SLF001
     with ExitStack() as start:
         if not jvm.is_running():
