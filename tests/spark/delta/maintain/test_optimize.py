@@ -313,6 +313,8 @@ def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> Non
             table.optimize(zorder_by=columns)
     with pytest.raises(InvalidArgumentError, match="target_file_size"):
         table.optimize(target_file_size=0)
+    with pytest.raises(InvalidArgumentError, match="needs a Spark session"):
+        DeltaTable.for_path(None, tmp_path / "t").optimize()
     for act in (table.optimize, table.purge):
         with pytest.raises(InvalidArgumentError, match="nosuch"):
             act("nosuch = 1")
