@@ -293,7 +293,7 @@ LOCKS: Final = [
     *refused(
         "foreign error",
         ("a lock until the year 9999", _COMPACT, _locked(expires_ms=253_402_300_799_999)),
-        says=r"locked by me .*after 300 seconds.*drop_tag\('delvec-lock-7'\)",
+        says=r"locked by me .*after 300 seconds.*unlock\(force=True\)",
     ),
 ]
 
