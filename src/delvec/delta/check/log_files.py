@@ -118,6 +118,8 @@ def open_by_commits(storage: Storage, files: LogFiles) -> Reopened | None:
             damaged[segment.checkpoint] = found
         snapshot = open_snapshot(storage, segment=segment)
         snapshot.all_entries()
+        for _ in snapshot.tombstones():  # which the new checkpoint holds too
+            pass
     except LOG_DAMAGE:
         return None  # which opening the table has found
     return Reopened(snapshot, damaged) if damaged else None
