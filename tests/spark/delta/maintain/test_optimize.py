@@ -403,7 +403,7 @@ MEANWHILE: dict[str, tuple[Act, Act, int, set[int]]] = {
     "others update": (
         lambda t: t.optimize(),
         lambda t: t.update({"s": "'new'"}, "id IN (1, 77, 199)"),
-        2,
+        1,
         THIRD,
     ),
     "others delete while rows are ordered": (
