@@ -126,7 +126,7 @@ def refs(recorder: Recorder, first: str) -> None:
 def test_commands_print_what_their_snapshots_show(recorder: Recorder) -> None:
     assert recorder.failed == []
     shown = recorder.printed.keys() - {"convert-to-delta"}  # which needs no session
-    assert len(shown) == 32
+    assert len(shown) == 33
     for name in shown:
         compare(f"iceberg/{name}" if name in OF_BOTH else name, recorder.of(name))
 
