@@ -55,8 +55,6 @@ INTERPRETED = (
     "tests/spark/delta/maintain/",
     "tests/spark/delta/scan/test_change_feed",
     "tests/spark/delta/write/test_bad_writes",
-    "tests/spark/delta/write/test_bound_columns",
-    "tests/spark/delta/write/test_clause_values",
     "tests/spark/delta/write/test_concurrent_writes",
     "tests/spark/delta/write/test_conform_rows",
     "tests/spark/delta/write/test_data_files",
@@ -64,12 +62,9 @@ INTERPRETED = (
     "tests/spark/delta/write/test_feature_writes",
     "tests/spark/delta/write/test_given_rows",
     "tests/spark/delta/write/test_identity_columns",
-    "tests/spark/delta/write/test_implicit_casts",
+    "tests/spark/delta/write/test_conversions",
     "tests/spark/delta/write/test_self_reading_sources",
-    "tests/spark/delta/write/test_names_by_case",
-    "tests/spark/delta/write/test_partition_overwrite",
-    "tests/spark/delta/write/test_table_alias",
-    "tests/spark/delta/write/test_type_widening",
+    "tests/spark/delta/write/test_names",
 )
 
 

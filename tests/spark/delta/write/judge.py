@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,29 @@ from tests.spark.delta import spark_tables
 Rows = Counter[str]
 Act = Callable[[DeltaTable], WriteReport]
 Values = Mapping[str, Any]
+# The fixtures `new` and `meanwhile`.
+New = Callable[..., DeltaTable]
+Meanwhile = Callable[..., list[int]]
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 OFF = {"delta.enableDeletionVectors": "false"}
 # Partition columns and properties.
 Kind = tuple[tuple[str, ...], Mapping[str, str]]
 KINDS: dict[str, Kind] = {"feed": ((), FEED), "copied": ((), FEED | OFF), "parts": (("p",), FEED)}
+
+
+def made(
+    spark: SparkSession,
+    path: Path,
+    columns: str,
+    *statements: str,
+    partitioned_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> Path:
+    """Let delta-spark create a table with vectors on, and run statements on it."""
+    spark_tables.create(spark, path, columns, partitioned_by=partitioned_by, properties=properties)
+    spark_tables.sql(spark, path, *statements)
+    return path
 
 
 class Lazily(dict[str, "Path"]):
@@ -58,8 +75,7 @@ def lazily_made(
     def make(kind: str) -> Path:
         parts, properties = kinds[kind]
         path = factory.mktemp(kind) / "a table"  # a name that has to be escaped
-        spark_tables.create(spark, path, columns, partitioned_by=parts, properties=properties)
-        spark_tables.sql(spark, path, *statements)
+        made(spark, path, columns, *statements, partitioned_by=parts, properties=properties)
         then(path)
         return path
 
