@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
 import delvec
-from delvec.errors import ChecksumError, MissingDependencyError, UnsupportedFeatureError
+from delvec.errors import (
+    ChecksumError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    UnsupportedFeatureError,
+)
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
 from delvec.spark.session.session import _with_context
-from delvec.spark.session.settings import setting
+from delvec.spark.session.settings import privately_submitted, setting
 
 RUNTIME = iceberg_coordinate()
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -83,17 +90,82 @@ def test_a_runtime_of_the_users_own_is_taken_on_any_spark() -> None:
     assert added["spark.jars.packages"] == own
 
 
-def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> None:
-    builder = delvec.configure(SparkSession.builder, warehouse=tmp_path / "lake house")
-    assert options(builder) == {
-        "spark.jars.packages": RUNTIME,
-        "spark.sql.extensions": EXTENSIONS,
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake house"),
-    }
-    without = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
-    assert options(without) == {}
+PACKAGES, EXTENDED, LAKE = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.lake")
+
+
+class Case(NamedTuple):
+    """Settings after `configure`, None if absent, and what was there before."""
+
+    after: Mapping[str, str | None]
+    builder: dict[str, str] = {}  # noqa: RUF012
+    arguments: str = ""
+    defaults: str = ""
+    options: dict[str, Any] = {"warehouse": "w"}  # noqa: RUF012
+
+
+BOTH = {PACKAGES: f"a:b:1,{RUNTIME}"}
+OWN = {EXTENDED: f"my.E,{EXTENSIONS}", LAKE: "my.C", f"{LAKE}.type": None}
+JAR, OLDER = (
+    "/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar",
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
+)
+CASES = {
+    "nothing": Case(
+        {PACKAGES: RUNTIME, EXTENDED: EXTENSIONS, f"{LAKE}.type": "hadoop"}
+        | {LAKE: "org.apache.iceberg.spark.SparkCatalog"}
+    ),
+    "nothing, without Iceberg": Case(
+        {PACKAGES: None, EXTENDED: None, LAKE: None}, options={"warehouse": "w", "iceberg": False}
+    ),
+    "a warehouse with a space": Case(
+        {f"{LAKE}.warehouse": "/lake house"}, options={"warehouse": Path("/lake house")}
+    ),
+    "a warehouse by a URI": Case(
+        {f"{LAKE}.warehouse": "s3a://b/w"}, options={"warehouse": "s3a://b/w"}
+    ),
+    "a relative warehouse": Case({f"{LAKE}.warehouse": str(Path.cwd() / "w")}),
+    "packages, extensions and catalogs": Case(
+        {PACKAGES: f"a:b:1,c:d:2,e:f:3,{RUNTIME}", **OWN},
+        {PACKAGES: "a:b:1, c:d:2", EXTENDED: "my.E", LAKE: "my.C"},
+        options={"warehouse": "w", "packages": ["e:f:3", "a:b:1"]},
+    ),
+    "a runtime among the packages": Case({PACKAGES: OLDER}, {PACKAGES: OLDER}),
+    "a runtime among the jars": Case({PACKAGES: None, "spark.jars": JAR}, {"spark.jars": JAR}),
+    "arguments with packages": Case(BOTH, arguments="--packages=a:b:1"),
+    "arguments with settings": Case(BOTH, arguments=f"--conf {PACKAGES}=a:b:1"),
+    "arguments with one word": Case(BOTH, arguments=f"--conf={PACKAGES}=a:b:1"),
+    "short arguments": Case(BOTH, arguments=f"-c {PACKAGES}=a:b:1"),
+    "arguments with both": Case(BOTH, arguments=f"--packages a:b:1 --conf {PACKAGES}=e:f:3"),
+    "arguments with jars, extensions and a file": Case(
+        {PACKAGES: None, **OWN, LAKE: None},
+        arguments=f"--jars {JAR} --conf={EXTENDED}=my.E --properties-file {{file}}",
+        defaults=f"{LAKE} my.C",
+    ),
+    "a file of defaults": Case(
+        BOTH | OWN | {LAKE: None},
+        defaults=f"# {PACKAGES} no:no:0\n{PACKAGES}   a:b:1\n{EXTENDED}=my.E\n\n{LAKE} my.C\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_set_already_stays_and_what_is_missing_is_added(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    case, file = CASES[name], tmp_path / "spark-defaults.conf"
+    file.write_text(case.defaults)
+    if case.arguments:
+        arguments = f"{case.arguments} pyspark-shell".format(file=file)
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    else:
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    builder = SparkSession.builder
+    for key, value in case.builder.items():
+        builder = builder.config(key, value)
+    after = dict(options(delvec.configure(builder, **case.options)))
+    assert {key: after.get(key) for key in case.after} == case.after
+    assert "e:f:3" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    assert options(delvec.configure(builder, **case.options)) == after
 
 
 @pytest.mark.parametrize(
@@ -116,33 +188,6 @@ def test_workers_of_a_local_master_run_this_python_unless_another_is_set(
     builder = SparkSession.builder.master(master) if master else SparkSession.builder
     delvec.configure(builder, iceberg=False)
     assert os.environ.get("PYSPARK_PYTHON") == after
-
-
-def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
-    mine = (
-        SparkSession.builder.config("spark.jars.packages", "a:b:1, c:d:2")
-        .config("spark.sql.extensions", "my.Extensions")
-        .config("spark.sql.catalog.lake", "my.Catalog")
-    )
-    set_by_me = dict(options(mine))
-    after = options(delvec.configure(mine, warehouse="w", packages=["e:f:3", "a:b:1"]))
-    assert after == set_by_me | {
-        "spark.jars.packages": f"a:b:1,c:d:2,e:f:3,{RUNTIME}",
-        "spark.sql.extensions": f"my.Extensions,{EXTENSIONS}",
-    }
-
-
-def test_an_iceberg_runtime_that_is_there_already_is_not_added_again() -> None:
-    builder = delvec.configure(SparkSession.builder, warehouse="w")
-    before = dict(options(builder))
-    assert options(delvec.configure(builder, warehouse="w")) == before
-    for key, value in (
-        ("spark.jars.packages", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"),
-        ("spark.jars", "/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar"),
-    ):
-        there = options(delvec.configure(SparkSession.builder.config(key, value)))
-        assert there[key] == value
-        assert RUNTIME not in there.get("spark.jars.packages", "")
 
 
 def test_an_iceberg_runtime_among_the_jars_of_spark_is_not_downloaded(
@@ -168,43 +213,14 @@ def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.Mon
     assert options(again)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--packages=a:b:1 pyspark-shell",
-        "--conf spark.jars.packages=a:b:1 pyspark-shell",
-        "--conf=spark.jars.packages=a:b:1 pyspark-shell",
-        "-c spark.jars.packages=a:b:1 pyspark-shell",
-        "--packages a:b:1 --conf spark.jars.packages=e:f:3 pyspark-shell",
-    ],
-)
-def test_packages_are_seen_in_every_form_of_the_arguments(
-    monkeypatch: pytest.MonkeyPatch, arguments: str
+def test_names_and_masters_are_seen_in_every_form_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
-    after = options(delvec.configure(SparkSession.builder))
-    assert after["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
-    assert "e:f:3" not in os.environ["PYSPARK_SUBMIT_ARGS"]
-
-
-def test_other_settings_are_seen_in_every_form_of_the_arguments(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = tmp_path / "my.conf"
-    file.write_text("spark.sql.catalog.lake my.Catalog\n")
-    monkeypatch.setenv(
-        "PYSPARK_SUBMIT_ARGS",
-        "--master=local[1] --jars /x/iceberg-spark-runtime-4.1.jar --conf=spark.sql.extensions=my.E"
-        f" --name mine --properties-file {file} pyspark-shell",
-    )
     builder = SparkSession.builder
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master=local[1] --name mine pyspark-shell")
     monkeypatch.setenv("MASTER", "local[3]")
     assert setting(builder, "spark.master") == "local[1]"
     assert setting(builder, "spark.app.name") == "mine"
-    after = options(delvec.configure(builder, warehouse="w"))
-    assert after["spark.sql.extensions"] == f"my.E,{EXTENSIONS}"
-    assert "spark.jars.packages" not in after  # the jar is there
-    assert "spark.sql.catalog.lake.type" not in after
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
     assert setting(builder, "spark.master") == "local[3]"
 
@@ -218,31 +234,6 @@ def test_a_defaults_file_is_a_file_of_java_properties(
         text = f"! no\n# no\n\n{line}\nother \xe9\n"
         (tmp_path / "conf" / "spark-defaults.conf").write_bytes(text.encode("latin-1"))
         assert setting(SparkSession.builder, "k") == "v", line
-
-
-def test_settings_of_the_defaults_file_are_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "spark-defaults.conf").write_text(
-        "# spark.jars.packages no:no:0\n"
-        "spark.jars.packages   a:b:1\n"
-        "spark.sql.extensions=my.Extensions\n"
-        "\n"
-        "spark.sql.catalog.lake my.Catalog\n"
-    )
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    after = options(delvec.configure(SparkSession.builder, warehouse="w"))
-    assert after["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
-    assert after["spark.sql.extensions"] == f"my.Extensions,{EXTENSIONS}"
-    assert "spark.sql.catalog.lake.type" not in after
-
-
-def test_a_warehouse_may_be_a_uri_or_a_relative_path() -> None:
-    key = "spark.sql.catalog.lake.warehouse"
-    uri = "s3a://bucket/warehouse"
-    assert options(delvec.configure(SparkSession.builder, warehouse=uri))[key] == uri
-    there = options(delvec.configure(SparkSession.builder, warehouse="some/where"))[key]
-    assert there == str(Path.cwd() / "some/where")
 
 
 def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,3 +276,31 @@ def test_a_local_master_listens_to_this_machine_unless_an_address_is_set(
     assert started_with((host, "10.0.0.1")).get(bind) is None
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.1")
     assert not {bind, host} & started_with().keys()
+
+
+def test_the_file_of_settings_is_private_and_holds_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.conf"
+    mine.write_text("spark.a 1\nspark.b 1\\")
+    arguments = f"--properties-file {mine} --name 'a b' pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    with privately_submitted({"spark.b": "ä=\n2", "spark.c": "s3cr3t of a store"}):
+        given = os.environ["PYSPARK_SUBMIT_ARGS"].split()
+        file = Path(given[1])
+        text = file.read_text()
+        modes = [oct(path.stat().st_mode & 0o777) for path in (file, file.parent)]
+    assert modes == ["0o600", "0o700"]
+    assert given[2:] == ["--name", "'a", "b'", "pyspark-shell"]
+    assert text.splitlines() == [
+        "spark.a 1",
+        "spark.b 1\\",
+        "",
+        "spark.b=\\u00e4\\u003d\\u000a2",
+        "spark.c=s3cr3t\\u0020of\\u0020a\\u0020store",
+    ]
+    assert not file.parent.exists()
+    mine.unlink()
+    with pytest.raises(InvalidArgumentError, match="names the properties file"):  # noqa: SIM117
+        with privately_submitted({}):
+            pass

@@ -130,7 +130,7 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     for options, message in (
         ({}, "name"),
         ({"replace_schema": True, "merge_schema": True}, "choose one"),
-        ({"where": "p = 1", "replace_schema": True}, "where"),
+        ({"where": "p = 1", "replace_schema": True}, "only where all rows are"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             table.overwrite(other, **options)
