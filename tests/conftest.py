@@ -61,7 +61,6 @@ INTERPRETED = (
     "tests/spark/delta/write/test_delete_keys",
     "tests/spark/delta/write/test_feature_writes",
     "tests/spark/delta/write/test_given_rows",
-    "tests/spark/delta/write/test_identity_columns",
     "tests/spark/delta/write/test_conversions",
     "tests/spark/delta/write/test_self_reading_sources",
     "tests/spark/delta/write/test_names",

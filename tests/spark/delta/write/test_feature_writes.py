@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
-from delvec.errors import ConstraintError, UnsupportedFeatureError
+from delvec.errors import (
+    ConflictError,
+    ConstraintError,
+    DelvecError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import copy_of, feed, folder, rows_of
+from tests.spark.delta.write.judge import (
+    Meanwhile,
+    New,
+    copy_of,
+    feed,
+    folder,
+    insert,
+    judged,
+    judged_merge,
+    made,
+    rows_of,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -26,22 +42,14 @@ ALL = FILES | CHANGES
 V2 = {"delta.checkpointPolicy": "v2"}
 
 
-@dataclass(frozen=True)
-class Case:
-    """A feature, a table that has it, and what is refused.
-
-    Attributes:
-        columns: Columns besides `id BIGINT, v STRING`.
-        values: Their values in the first rows, in SQL.
-        properties: The table's.
-        refused: Operations that are refused.
-        clause: More of CREATE TABLE.
-        after: Statements that follow the first rows.
+class Case(NamedTuple):
+    """A feature: columns besides `id BIGINT, v STRING`, their values in the first rows, the table's
+    properties, operations that are refused, more of CREATE TABLE, and statements that follow.
     """
 
     columns: str = ""
     values: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     refused: frozenset[str] = frozenset()
     clause: str = ""
     after: tuple[str, ...] = ()
@@ -101,14 +109,13 @@ TOGETHER = Case(
 )
 
 
-def made(spark: SparkSession, path: Path, case: Case) -> DeltaTable:
+def table_of(spark: SparkSession, path: Path, case: Case) -> DeltaTable:
     """Let delta-spark make a table of six rows in one file."""
     properties = {"delta.enableDeletionVectors": "true", **case.properties}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` (id BIGINT, v STRING{case.columns}) USING delta"
-        f" {case.clause} TBLPROPERTIES ({listed})"
-    )
+    columns = f"id BIGINT, v STRING{case.columns}"
+    statement = f"CREATE TABLE {{T}} ({columns}) USING delta {case.clause} TBLPROPERTIES ({listed})"
+    spark_tables.sql(spark, path, statement)
     rows = spark.sql(f"SELECT id, 'old' v{case.values} FROM range(0, 6, 1, 1)")
     rows.write.format("delta").mode("append").save(str(path))
     spark_tables.sql(spark, path, *case.after)
@@ -150,7 +157,7 @@ def expected(refused: frozenset[str]) -> dict[int, str]:
 
 def written(spark: SparkSession, path: Path, name: str, case: Case) -> DeltaTable:
     """Do all four, and let delta-spark read what came of it."""
-    table = made(spark, path, case)
+    table = table_of(spark, path, case)
     for operation, act in operations(spark, case).items():
         before = folder(path)
         if operation not in case.refused:
@@ -168,18 +175,10 @@ def written(spark: SparkSession, path: Path, name: str, case: Case) -> DeltaTabl
     return table
 
 
-def row_ids(spark: SparkSession, path: Path) -> dict[int, int]:
-    rows = spark_tables.as_delta_spark_reads(spark, path)
-    return {row.id: row.row_id for row in rows.select("id", "_metadata.row_id").collect()}
-
-
 @pytest.mark.slow
 def test_features_that_get_along_in_one_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = written(spark, path, "all", TOGETHER)
-    ids = row_ids(spark, path)
-    assert {key: ids[key] for key in (0, 2, 3, 4)} == {0: 0, 2: 2, 3: 3, 4: 4}
-    assert len(set(ids.values())) == len(ids)
     infos = [commit[0]["commitInfo"]["inCommitTimestamp"] for commit in log_files.commits(path)]
     assert infos == sorted(set(infos))
     rows = {row.id: row for row in table.to_df().collect()}
@@ -286,28 +285,156 @@ def test_a_manifest_follows_appends_and_forbids_vectors(spark: SparkSession, pla
     assert table.delete("id >= 0").files_removed == 1  # whole files need no vector
 
 
+def test_rows_are_tracked_from_the_first_on(
+    spark: SparkSession, new: New, meanwhile: Meanwhile
+) -> None:
+    table = new("id long")
+    meanwhile(lambda: table.append(spark.range(3).coalesce(1)))
+    with pytest.raises(ConflictError, match="added rows"):
+        table.set_properties({"delta.enableRowTracking": "true"}, max_retries=0)
+    table.add_feature("rowTracking")
+    table.delete("id = 1")
+    [file] = table.snapshot().files.entries([0])
+    assert (file.add["baseRowId"], file.add["defaultRowCommitVersion"]) == (0, table.version)
+
+
+# Values of identity columns: generated as delta-spark does, unique whoever writes.
+def with_identity(spark: SparkSession, path: Path, definition: str) -> DeltaTable:
+    made(spark, path, f"id BIGINT GENERATED {definition}, v INT")
+    return DeltaTable.for_path(spark, path)
+
+
+def values(spark: SparkSession, first: int, last: int, partitions: int = 2) -> DataFrame:
+    return spark.range(first, last, 1, partitions).selectExpr("int(id) AS v")
+
+
+def mark(path: Path) -> int:
+    """Give the high water mark of the newest metadata."""
+    actions = [action for commit in log_files.commits(path) for action in commit]
+    texts = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
+    metadata: dict[str, Any] = json.loads(texts[-1])["fields"][0]["metadata"]
+    return int(metadata["delta.identity.highWaterMark"])
+
+
+def ids(table: DeltaTable) -> list[int]:
+    found = [row.id for row in table.to_df().collect()]
+    assert len(set(found)) == len(found)
+    return sorted(found)
+
+
 @pytest.mark.slow
-def test_invariants_of_old_hold(spark: SparkSession, plain: Path) -> None:
-    path = edited(plain, "invariants", {}, ["invariants"])
-    first = path / "_delta_log" / f"{0:020d}.json"
-    rule = json.dumps({"expression": {"expression": "id < 1000"}})
-    text = []
-    for line in first.read_text().splitlines():
-        action = json.loads(line)
-        if "metaData" in action:
-            schema = json.loads(action["metaData"]["schemaString"])
-            schema["fields"][0]["metadata"]["delta.invariants"] = rule
-            action["metaData"]["schemaString"] = json.dumps(schema)
-        text.append(json.dumps(action) + "\n")
-    first.write_text("".join(text))
-    table = DeltaTable.for_path(spark, path)
+@pytest.mark.parametrize(
+    ("definition", "step"),
+    [("ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3)", -3), ("BY DEFAULT AS IDENTITY", 1)],
+)
+def test_delvec_and_delta_spark_take_turns(
+    spark: SparkSession, tmp_path: Path, definition: str, step: int
+) -> None:
+    path = tmp_path / "t"
+    table = with_identity(spark, path, definition)
+    table.append(values(spark, 0, 5))
+    start = 10 if step < 0 else 1
+    assert {(each - start) % step for each in ids(table)} == {0}
+    furthest = min if step < 0 else max
+    assert mark(path) == furthest(ids(table))
+    spark_tables.sql(spark, path, "INSERT INTO {T} (v) VALUES (5), (6)")
+    table.append(values(spark, 7, 9, 3))
+    assert len(ids(table)) == 9
+    assert mark(path) == furthest(ids(table))
+    before, last = set(ids(table)), mark(path)
+    (
+        table.merge(values(spark, 8, 12), on="t.v = s.v")
+        .when_matched_update({"v": "s.v"})
+        .when_not_matched_insert({"id": "DEFAULT", "v": "s.v"})
+        .execute()
+    )
+    new = set(ids(table)) - before
+    assert len(new) == 3
+    assert all((each - last) * step > 0 for each in new)
+    last = mark(path)
+    assert table.overwrite(values(spark, 0, 3), dry_run=True).rows_inserted == 3
+    table.overwrite(values(spark, 0, 3))
+    assert all((each - last) * step > 0 for each in ids(table))
+    assert sum(rows_of(spark, path).values()) == 3
+
+
+@pytest.mark.slow
+def test_values_that_rows_bring_along(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = with_identity(spark, path, "BY DEFAULT AS IDENTITY (START WITH 10 INCREMENT BY 3)")
+    table.append(spark.sql("SELECT 14L AS id, 0 AS v"))
+    assert ids(table) == [14]
+    (
+        table.merge(values(spark, 1, 3), on="t.v = s.v")
+        .when_not_matched_insert({"id": "70", "v": "s.v"}, "s.v = 1")
+        .when_not_matched_insert({"v": "s.v"})
+        .execute()
+    )
+    # As delta-spark rounds it, to 10 + 3 * 20.
+    assert mark(path) == 70
+    assert {14, 70} < set(ids(table))
+
+
+@pytest.mark.slow
+def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    with_identity(spark, path, "BY DEFAULT AS IDENTITY (START WITH 0 INCREMENT BY 5)")
+    done = judged_merge(
+        spark,
+        path,
+        "mark",
+        "SELECT 1 AS v UNION ALL SELECT 2",
+        (insert({"id": f"{2**63 - 2}", "v": "s.v"}, "s.v = 1"), insert({"v": "s.v"})),
+        on="t.v = s.v",
+    )
+    assert "no values left" in str(done.error)
+
+
+@pytest.mark.slow
+def test_generated_columns_are_computed_from_generated_ids(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = (
+        "id BIGINT GENERATED ALWAYS AS IDENTITY, v INT, g BIGINT GENERATED ALWAYS AS (id * 10)"
+    )
+    path, insert_one = made(spark, tmp_path / "t", columns), "INSERT INTO {T} (v) VALUES (1)"
+    rows = values(spark, 1, 2, 1)
+    done = judged(spark, path, "generated", insert_one, lambda t: t.append(rows))
+    assert rows_of(spark, done.path) == {"Row(id=1, v=1, g=10)": 1}
+    table = DeltaTable.for_path(spark, done.path)
+    assert table.append(values(spark, 2, 4), dry_run=True).rows_inserted == 2
+    merge = table.merge(values(spark, 1, 3), on="t.v = s.v")
+    with pytest.raises(InvalidArgumentError, match="generated column g is computed from an id"):
+        merge.when_not_matched_insert({"v": "s.v"}).execute()
+
+
+def test_two_writers_at_a_time(spark: SparkSession, tmp_path: Path, meanwhile: Meanwhile) -> None:
+    table = with_identity(spark, tmp_path / "t", "ALWAYS AS IDENTITY")
+    tried = meanwhile(lambda: table.append(values(spark, 0, 3)))
+    table.append(values(spark, 3, 6))
+    assert len(tried) == 2
+    assert len(ids(table)) == 6
+
+
+def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = with_identity(spark, path, f"ALWAYS AS IDENTITY (START WITH {2**63 - 2})")
+    table.append(values(spark, 0, 1))
+    merge = table.merge(values(spark, 0, 2), on="t.v = s.v")
+    wrong = merge.when_not_matched_insert({"id": "7", "v": "s.v"})
+    acts: list[tuple[str, Callable[[], object]]] = [
+        ("GENERATED ALWAYS", lambda: table.append(spark.sql("SELECT 5L AS id, 1 AS v"))),
+        ("cannot be updated", lambda: table.update({"id": "id + 1"})),
+        ("rows cannot give", wrong.execute),
+        ("identity columns", lambda: merge.when_matched_update({"id": "DEFAULT"}).execute()),
+        ("no values left", lambda: table.append(values(spark, 0, 5))),
+        ("no values left", lambda: table.append(values(spark, 0, 2, 1))),
+    ]
     before = folder(path)
-    with pytest.raises(ConstraintError):
-        table.append(spark.sql("SELECT 1000L id, 'x' v"))
-    with pytest.raises(ConstraintError):
-        table.update({"id": "id + 998"})
-    merge = table.merge(spark.range(5000, 5001), "t.id = s.id")
-    with pytest.raises(ConstraintError):
-        merge.when_not_matched_insert({"id": "s.id"}).execute()
+    for message, act in acts:
+        with pytest.raises(DelvecError, match=message):
+            act()
     assert folder(path) == before
-    assert table.update({"id": "id + 990"}).rows_updated == 6
+    assert table.update({"v": "v + 1"}).rows_updated == 1
