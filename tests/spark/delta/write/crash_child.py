@@ -1,13 +1,14 @@
-"""A process that dies in the middle of an operation; `test_crashes` starts it.
+"""A process that dies in the middle of an operation, or writes at the moment when others do.
 
     python -m tests.spark.delta.write.crash_child
         operations without a JVM: reads jobs from its input, forks for each, tells how each ended
     python -m tests.spark.delta.write.crash_child '<job>'
-        one operation with Spark
+        one operation with Spark, or an act of `race`: it opens the table, says that it is ready,
+        waits for a line, then writes and tells what it did
 
-A job is `{"operation": name, "table": folder, "call": k, "when": "before" or "after"}`. Every call
-that changes what is in storage is numbered, and at number `call` the whole process group is killed:
-Python and JVM.
+Else a job is `{"operation": name, "table": folder, "call": k, "when": "before" or "after"}`. Every
+call that changes what is in storage is numbered, and at number `call` the whole process group is
+killed: Python and JVM.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.delta.schema.types import parse_schema
-from delvec.delta.write.change import Base
 from delvec.delta.write.commit import commit
+from delvec.errors import ConflictError
 from delvec.storage import Storage
-from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
-from tests.delta.write.write_checks import deletion, ids, positions
+from tests.delta.write.write_checks import deletion, ids, positions, put
+from tests.repository import ROOT
 
 _CHANGING = ("write", "write_if_absent", "delete", "delete_folder")
 ID = parse_schema(
@@ -41,14 +42,8 @@ ID = parse_schema(
 )
 
 
-@dataclass(frozen=True)
-class Operation:
-    """Something that is done to a table: how the table is made, and what is done.
-
-    Attributes:
-        make: Makes the table as it is before.
-        run: Does it; once more, it finds that it is done, or does it.
-    """
+class Operation(NamedTuple):
+    """How a table is made, and what is done to it; a second time it finds that it is done."""
 
     make: Callable[[Path], object]
     run: Callable[[Path], object]
@@ -59,8 +54,7 @@ def delete(path: Path, gone: tuple[int, ...] = (1, 2, 15)) -> None:
     snapshot = DeltaTable.for_path(None, path).snapshot()
     rows = positions(path, set(ids(path)) & set(gone))
     if rows:
-        with UncommittedFiles(snapshot.storage) as uncommitted:
-            commit(Base.of(snapshot), deletion(snapshot, rows), uncommitted)
+        put(snapshot, deletion(snapshot, rows))
 
 
 def delete_behind_a_winner(path: Path) -> None:
@@ -69,14 +63,12 @@ def delete_behind_a_winner(path: Path) -> None:
     rows = positions(path, set(ids(path)) & {1, 2, 15})
     if rows:
         quietly(delete)(path, (3, 16))
-        with UncommittedFiles(snapshot.storage) as uncommitted:
-            commit(Base.of(snapshot), deletion(snapshot, rows), uncommitted)
+        put(snapshot, deletion(snapshot, rows))
 
 
 def alter(path: Path) -> None:
-    DeltaTable.for_path(None, path).set_properties(
-        {"delta.logRetentionDuration": "interval 9 days"}
-    )
+    properties = {"delta.logRetentionDuration": "interval 9 days"}
+    DeltaTable.for_path(None, path).set_properties(properties)
 
 
 def made_with(properties: dict[str, str], path: Path) -> None:
@@ -89,19 +81,18 @@ def made_with(properties: dict[str, str], path: Path) -> None:
 
 def plain(path: Path) -> None:
     """Make a table of a few files without vectors, with a manifest."""
+    manifest = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
     DeltaTable.create(
-        None,
-        path,
-        ID,
-        properties={
-            "delta.enableDeletionVectors": "false",
-            "delta.compatibility.symlinkFormatManifest.enabled": "true",
-        },
+        None, path, ID, properties=manifest | {"delta.enableDeletionVectors": "false"}
     )
 
 
 def create(path: Path) -> None:
     DeltaTable.create(None, path, ID, mode="ignore")
+
+
+def checkpoint(path: Path) -> None:
+    DeltaTable.for_path(None, path).checkpoint()
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -112,12 +103,11 @@ OPERATIONS: dict[str, Operation] = {
         partial(made_with, {"delta.checkpointInterval": "1"}), alter
     ),
     "alter with a manifest": Operation(plain, alter),
-    "checkpoint": Operation(small_table, lambda path: DeltaTable.for_path(None, path).checkpoint()),
+    "checkpoint": Operation(small_table, checkpoint),
     "checkpoint with sidecars": Operation(
-        partial(made_with, {"delta.checkpointPolicy": "v2"}),
-        lambda path: DeltaTable.for_path(None, path).checkpoint(),
+        partial(made_with, {"delta.checkpointPolicy": "v2"}), checkpoint
     ),
-    "create": Operation(lambda path: path.mkdir(), create),
+    "create": Operation(Path.mkdir, create),
     "restore": Operation(small_table, lambda path: DeltaTable.for_path(None, path).restore(1)),
     "statistics": Operation(
         small_table, lambda path: DeltaTable.for_path(None, path).recompute_statistics()
@@ -130,15 +120,9 @@ def session() -> SparkSession:
     """Start a small session without any engine's jars."""
     import delvec  # noqa: PLC0415
 
-    return delvec.session(
-        master="local[1]",
-        iceberg=False,
-        conf={
-            "spark.driver.memory": "512m",
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "1",
-        },
-    )
+    conf = {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}
+    conf["spark.sql.shuffle.partitions"] = "1"
+    return delvec.session(master="local[1]", iceberg=False, conf=conf)
 
 
 def spark_table(spark: SparkSession, path: Path) -> None:
@@ -265,8 +249,104 @@ def _with_spark(job: dict[str, Any]) -> None:
     spark.stop()
 
 
+# Processes that write to one table at the same moment.
+def race(path: Path, act: str, arguments: list[dict[str, Any]]) -> list[Any]:
+    """Let a process for each of some arguments act at once; return what each told."""
+    module = [sys.executable, "-m", "tests.spark.delta.write.crash_child"]
+    jobs = [json.dumps({"act": act, "table": str(path), **each}) for each in arguments]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    processes: list[Any] = [subprocess.Popen([*module, job], **pipes) for job in jobs]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=600)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(arguments)
+    return [json.loads(text) for text in told]
+
+
+def _wait() -> None:
+    print("ready", flush=True)  # noqa: T201
+    sys.stdin.readline()
+
+
+def without_spark(path: Path, gone: list[int]) -> dict[str, Any]:
+    """Delete rows by hand-made vectors; after a conflict, those that are left."""
+    wanted, told = set(gone), {"rows": 0, "reconciled": 0, "conflicts": 0}
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    rows = positions(path, wanted)
+    _wait()
+    while rows:
+        try:
+            done = put(snapshot, deletion(snapshot, rows))
+        except ConflictError:
+            told["conflicts"] += 1
+            snapshot = DeltaTable.for_path(None, path).snapshot()
+            rows = positions(path, wanted & set(ids(path, snapshot.version)))
+            continue
+        told["rows"] += sum(map(len, rows.values()))
+        told["reconciled"] += done.reconciled
+        break
+    return told
+
+
+def with_spark(path: Path, gone: list[int]) -> dict[str, Any]:
+    """Delete rows with a session of its own."""
+    import delvec.delta.write.transaction as running  # noqa: PLC0415
+
+    spark = session()
+    waiting = [True]
+
+    def at_once(*arguments: Any) -> Any:  # noqa: ANN401
+        if waiting:
+            waiting.clear()
+            _wait()
+        return commit(*arguments)
+
+    setattr(running, "commit", at_once)  # noqa: B010 - it is no name that the module gives away
+    where = f"id IN ({', '.join(map(str, gone))})"
+    report = DeltaTable.for_path(spark, path).delete(where, max_retries=30)
+    spark.stop()
+    return {"rows": report.rows_deleted, "reconciled": report.reconciled, "scans": report.scans}
+
+
+def increment(table: DeltaTable, write: str) -> bool:
+    """Read the counter and add 1 to it; return whether that succeeded, or we were told that not."""
+    source = table.to_df()
+    try:
+        if write == "merge":
+            merge = table.merge(source, "t.id = s.id").when_matched_update({"n": "s.n + 1"})
+            merge.execute()
+        else:
+            table.overwrite(source.select("id", (source["n"] + 1).alias("n")))
+    except ConflictError:
+        return False
+    return True
+
+
+def increments(path: Path, write: str, times: int) -> int:
+    """Increment the counter with a session of its own; return how often it succeeded."""
+    spark = session()
+    table = DeltaTable.for_path(spark, path)
+    _wait()
+    done = sum(increment(table, write) for _ in range(times))
+    spark.stop()
+    return done
+
+
+ACTS: dict[str, Callable[..., Any]] = {
+    "delete": without_spark,
+    "delete on Spark": with_spark,
+    "increment": increments,
+}
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _with_spark(json.loads(sys.argv[1]))
+    job = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    if "act" in job:
+        done = ACTS[job.pop("act")](Path(job.pop("table")), **job)
+        print(json.dumps(done))  # noqa: T201
+    elif job:
+        _with_spark(job)
     else:
         _serve()

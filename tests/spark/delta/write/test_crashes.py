@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any, NamedTuple
 
 import pytest
 from deltalake import DeltaTable as RustTable
@@ -39,8 +39,7 @@ IN_THE_LOG = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Killed:
+class Killed(NamedTuple):
     """A table whose writer was killed."""
 
     operation: str
@@ -66,14 +65,11 @@ class Server:
     """The process that forks."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process: Any = subprocess.Popen(CHILD, cwd=ROOT, **pipes)
 
     def run(self, operation: str, table: Path, call: int, when: str) -> tuple[int, list[str]]:
         """Give the status of a child and which calls it made."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         job = {"operation": operation, "table": str(table), "call": call, "when": when}
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
@@ -81,8 +77,6 @@ class Server:
         return status, calls
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         assert self._process.wait(60) == 0
         self._process.stdout.close()
@@ -226,14 +220,9 @@ def test_an_operation_of_spark_that_is_killed_at_each_call(
 
     def run(table: Path, call: int, when: str) -> subprocess.CompletedProcess[str]:
         job = {"operation": name, "table": str(table), "call": call, "when": when}
+        options: Any = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 300}
         return subprocess.run(
-            [*CHILD, json.dumps(job)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            start_new_session=True,
-            check=False,
-            timeout=300,
+            [*CHILD, json.dumps(job)], start_new_session=True, check=False, **options
         )
 
     whole = run(after, 0, "never")

@@ -28,8 +28,8 @@ from tests.delta.write.write_checks import deletion, live, put_next, unnamed_fil
 from tests.marks import slow_but
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import sql
+from tests.spark.delta.write.crash_child import increment, race
 from tests.spark.delta.write.judge import FEED, Meanwhile, New
-from tests.spark.delta.write.racing import increment, race
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
