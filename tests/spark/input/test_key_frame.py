@@ -47,9 +47,7 @@ def collected(df: DataFrame, kind: str = "long") -> list[Any]:
         ("SELECT 1 AS k WHERE false", "long", []),
     ],
 )
-def test_keys_are_cast_and_distinct(
-    spark: SparkSession, sql: str, kind: str, expected: list[Any]
-) -> None:
+def test_keys_are_cast_once(spark: SparkSession, sql: str, kind: str, expected: list[Any]) -> None:
     assert collected(spark.sql(f"SELECT * FROM ({sql})"), kind) == expected
 
 

@@ -63,9 +63,7 @@ print(spark.range(3).rdd.map(lambda row: __import__("sys").executable).distinct(
 
 
 @pytest.mark.more
-def test_a_configured_builder_finds_the_data_source_in_an_environment_that_is_not_activated(
-    tmp_path: Path,
-) -> None:
+def test_a_builder_finds_the_data_source_without_an_activated_environment(tmp_path: Path) -> None:
     code = """
 import delvec
 from pyspark.sql import SparkSession
@@ -77,9 +75,7 @@ print(spark.read.format("delvec").load("t").count())
 
 
 @pytest.mark.slow
-def test_without_iceberg_a_session_needs_no_jar_and_says_so_when_asked_for_it(
-    tmp_path: Path,
-) -> None:
+def test_without_iceberg_a_session_needs_no_jar_and_says_so_when_asked(tmp_path: Path) -> None:
     code = """
 import delvec
 spark = delvec.session(iceberg=False, app_name="first")

@@ -213,9 +213,7 @@ def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.Mon
     assert options(again)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
 
 
-def test_names_and_masters_are_seen_in_every_form_of_the_arguments(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_names_and_masters_are_seen_in_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = SparkSession.builder
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master=local[1] --name mine pyspark-shell")
     monkeypatch.setenv("MASTER", "local[3]")
@@ -225,7 +223,7 @@ def test_names_and_masters_are_seen_in_every_form_of_the_arguments(
     assert setting(builder, "spark.master") == "local[3]"
 
 
-def test_a_defaults_file_is_a_file_of_java_properties(
+def test_defaults_are_a_file_of_java_properties(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "conf").mkdir()
@@ -252,9 +250,7 @@ def started_with(*pairs: tuple[str, str]) -> dict[str, str]:
     return options(_with_context(builder, None, None, quiet=True))
 
 
-def test_the_ui_is_off_unless_asked_for_or_left_to_spark_submit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_ui_is_off_unless_spark_submit_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     ui = "spark.ui.enabled"
     assert started_with()[ui] == "false"
     assert started_with((ui, "true"))[ui] == "true"
@@ -263,9 +259,7 @@ def test_the_ui_is_off_unless_asked_for_or_left_to_spark_submit(
     assert ui not in started_with()
 
 
-def test_a_local_master_listens_to_this_machine_unless_an_address_is_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_local_master_listens_to_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     bind, host = "spark.driver.bindAddress", "spark.driver.host"
     for master in ("local", "local[4]", "local[*, 2]"):
@@ -278,9 +272,7 @@ def test_a_local_master_listens_to_this_machine_unless_an_address_is_set(
     assert not {bind, host} & started_with().keys()
 
 
-def test_the_file_of_settings_is_private_and_holds_the_users_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_of_settings_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = tmp_path / "mine.conf"
     mine.write_text("spark.a 1\nspark.b 1\\")
     arguments = f"--properties-file {mine} --name 'a b' pyspark-shell"

@@ -134,9 +134,7 @@ def is_in(process: subprocess.Popen[str], seconds: float) -> bool:
     return bool(select([process.stdout], [], [], seconds)[0])
 
 
-def test_a_second_process_waits_until_the_first_has_the_jars_and_a_third_does_not(
-    tmp_path: Path,
-) -> None:
+def test_a_second_process_waits_until_the_first_has_the_jars_and_no_more(tmp_path: Path) -> None:
     folder = tmp_path / "a new folder"
     with downloading(folder) as first:
         assert is_in(first, 60)

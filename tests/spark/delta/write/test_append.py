@@ -99,9 +99,7 @@ OVERWRITES: dict[str, tuple[str, str | None, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVERWRITES)
-def test_rows_come_in_place_of_others(
-    spark: SparkSession, tables: dict[str, Path], name: str
-) -> None:
+def test_rows_replace_others(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, where, rows = OVERWRITES[name]
     options = {"mode": "overwrite"} | ({} if where is None else {"replaceWhere": where})
     act: Callable[..., Any] = lambda table, df: table.overwrite(df, where)  # noqa: E731
@@ -112,7 +110,7 @@ def test_rows_come_in_place_of_others(
 
 
 @pytest.mark.slow
-def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
+def test_a_table_is_overwritten_by_its_own_rows(
     spark: SparkSession, tmp_path: Path, new: New
 ) -> None:
     table = new("id long, p int", partition_by=["p"])
@@ -190,9 +188,7 @@ def test_tables_of_others_have_columns_without_a_type(
 
 
 @pytest.mark.slow
-def test_texts_of_a_length_are_declared_and_kept(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_texts_of_a_length_are_kept(spark: SparkSession, tmp_path: Path, new: New) -> None:
     table = new("c char(3), v varchar(2), a array<varchar(2)>")
     table.append(spark.sql("SELECT 'ab' c, 'xy' v, array('zz') a"))
     theirs = spark.read.format("delta").load(str(tmp_path / "t"))
@@ -304,7 +300,7 @@ def test_a_table_without_partitions_is_replaced(spark: SparkSession, new: New) -
 
 
 @pytest.mark.slow
-def test_a_widened_partition_is_replaced_where_delta_spark_keeps_it(
+def test_a_widened_partition_that_delta_spark_keeps_goes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     insert, widening = "INSERT INTO {T} VALUES (1, 1), (2, 2)", {"delta.enableTypeWidening": "true"}
@@ -351,9 +347,7 @@ def test_hives_name_for_null_in_the_log(spark: SparkSession, tmp_path: Path, rea
     assert [tuple(row) for row in t.to_df().collect()] == [(2, None, None)]
 
 
-def test_a_string_that_is_stored_as_null_is_null_for_the_rules(
-    spark: SparkSession, new: New
-) -> None:
+def test_a_string_that_is_stored_as_null_is_a_null(spark: SparkSession, new: New) -> None:
     schema = StructType().add("id", "integer").add("p", "string", nullable=False)
     t = new(schema, partition_by=["p"])
     for text in ("", NULL):

@@ -65,7 +65,7 @@ MEANT = (
         ("named_struct('x', 1, 'y', 2) s", "s struct<x:int>", "s has no column y, only x"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(
+def test_other_rows_are_refused(
     session: SparkSession, have: str, wanted: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -160,9 +160,7 @@ def test_rows_that_fit_and_tables_without_rules_cost_nothing(spark: SparkSession
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["stages", "no stages", "interpreted"])
-def test_rows_that_are_not_written_are_not_checked(
-    spark: SparkSession, mode: str, tmp_path: Path
-) -> None:
+def test_only_written_rows_are_checked(spark: SparkSession, mode: str, tmp_path: Path) -> None:
     meta = table("a bigint, b bigint", {"delta.constraints.c": "a > 0 and b > 0"})
     stored = str(tmp_path / "left")
     spark.range(6).selectExpr("id - 3 as a", "if(id > 3, id, null) as k").write.parquet(stored)

@@ -184,9 +184,7 @@ def test_an_append_widens_as_delta_spark_does(spark: SparkSession, narrow: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_a_merge_widens_as_delta_spark_does(
-    spark: SparkSession, narrow: Path, vectors: str
-) -> None:
+def test_a_merge_widens_as_delta_spark(spark: SparkSession, narrow: Path, vectors: str) -> None:
     base = copy_of(narrow, f"base-{vectors}")
     t = DeltaTable.for_path(spark, base)
     t.set_properties({"delta.enableDeletionVectors": vectors})
@@ -197,9 +195,7 @@ def test_a_merge_widens_as_delta_spark_does(
 
 
 @pytest.mark.slow
-def test_records_of_changes_are_kept_and_old_rows_found_by_the_new_type(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_old_rows_are_found_by_the_new_type(spark: SparkSession, tmp_path: Path) -> None:
     path = made(spark, tmp_path / "t", "c TINYINT, p INT", partitioned_by=["p"], properties=ON)
     t = DeltaTable.for_path(spark, path)
     for value in ("1Y", "300S", "70000", "3000000000L"):
@@ -237,9 +233,7 @@ def test_what_is_not_widened(spark: SparkSession, tmp_path: Path, new: New) -> N
 
 
 @pytest.mark.slow
-def test_generated_columns_and_names_like_steps_into_arrays(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_generated_columns_and_names_like_steps(spark: SparkSession, tmp_path: Path) -> None:
     columns = "k INT, value INT, m MAP<INT, INT>, g INT GENERATED ALWAYS AS (k + 1)"
     rule = "ALTER TABLE {T} ADD CONSTRAINT few CHECK (m IS NULL OR size(m) < 5)"
     mapped = ON | {"delta.columnMapping.mode": "name"}

@@ -162,7 +162,7 @@ def test_another_engine_reads_what_a_kill_leaves(killed: list[Killed]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_delta_spark_reads_and_cleans_up_what_a_kill_leaves(
+def test_delta_spark_cleans_up_what_a_kill_leaves(
     spark: SparkSession, killed: list[Killed]
 ) -> None:
     kinds: dict[object, Killed] = {}
@@ -211,9 +211,7 @@ def test_what_was_killed_can_be_done_again(killed: list[Killed], tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", SPARK_OPERATIONS)
-def test_an_operation_of_spark_that_is_killed_at_each_call(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
+def test_spark_is_killed_at_each_call(spark: SparkSession, tmp_path: Path, name: str) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     spark_table(spark, before)
     shutil.copytree(before, after)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +25,6 @@ from tests.spark.delta.write.judge import (
     FEED,
     KINDS,
     New,
-    copy_of,
     folder,
     judged,
     lazily_made,
@@ -105,9 +103,7 @@ FAST = {"by vector", "by partition", "the rest of a file"}
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))
-def test_a_delete_is_that_of_delta_spark(
-    spark: SparkSession, tables: dict[str, Path], name: str
-) -> None:
+def test_deletes_are_delta_sparks(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, where, figures, delvecs = CASES[name]
     statement = f"DELETE FROM {{T}} WHERE {where}"
     result = judged(
@@ -175,7 +171,7 @@ def test_all_forms_do_the_same_in_files_without_statistics(
     assert theirs.where("id IN (7, 30000, 69999, 69998)").count() == 1
 
 
-def test_vectors_by_tasks_leave_nothing_when_the_commit_fails(
+def test_vectors_by_tasks_of_no_commit_are_gone(
     spark: SparkSession, tmp_path: Path, new: New
 ) -> None:
     table = new("id long")
@@ -208,27 +204,7 @@ def test_vectors_of_any_kind_grow(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(rows_of(spark, path).values()) == len(expected)
 
 
-@pytest.mark.slow
-def test_a_clone_is_written_and_its_source_stays(
-    spark: SparkSession, tables: dict[str, Path], tmp_path: Path
-) -> None:
-    source = copy_of(tables["parts"], "cloned")
-    clone = tmp_path / "clone"
-    spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{source}`")
-    before, was = folder(source), rows_of(spark, source)
-    table = DeltaTable.for_path(spark, clone)
-    assert table.delete("id IN (1, 2)").rows_deleted == 2
-    assert table.update({"v": "'new'"}, "id = 1 OR id = 5").rows_updated == 1
-    left = Counter(row.id for row in table.to_df().collect())
-    assert left == Counter([0, 4, 5, 6, 7, 8, 9])
-    assert sum(rows_of(spark, clone).values()) == 7
-    assert folder(source) == before
-    assert rows_of(spark, source) == was
-
-
-def test_a_file_is_written_anew_when_enough_of_it_is_deleted(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_a_file_is_written_anew_at_the_ratio(spark: SparkSession, tmp_path: Path, new: New) -> None:
     table = new("id long, v string", properties=FEED)
     table.append(spark.range(0, 20, 1, 2).selectExpr("id", "'x' v"))
     report = table.delete("id IN (1, 10, 11, 12, 13, 14)", rewrite_ratio=0.5)
@@ -276,9 +252,7 @@ def test_the_feed_of_whole_files_has_no_rows_of_others(spark: SparkSession, new:
     assert sorted(map(tuple, found)) == [("a", "delete", 5), ("b", "delete", 2)]
 
 
-def test_a_row_count_that_leaves_deleted_rows_out_removes_no_file(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_a_wrong_row_count_removes_no_file(spark: SparkSession, tmp_path: Path, new: New) -> None:
     table = new("id long")
     table.append(spark.range(10).coalesce(1))
     table.delete("id < 3")
@@ -340,9 +314,7 @@ UPDATES: dict[str, tuple[str, str | None, dict[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UPDATES)
-def test_an_update_is_that_of_delta_spark(
-    spark: SparkSession, wide: dict[str, Path], name: str
-) -> None:
+def test_updates_are_delta_sparks(spark: SparkSession, wide: dict[str, Path], name: str) -> None:
     kind, where, values = UPDATES[name]
     statement = f"UPDATE {{T}} SET {set_sql(values)} WHERE {where or 'true'}"
     act = lambda t: t.update(values, where)  # noqa: E731
@@ -352,9 +324,7 @@ def test_an_update_is_that_of_delta_spark(
 
 
 @pytest.mark.slow
-def test_a_condition_that_is_different_each_time_counts_once(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_a_random_condition_counts_once(spark: SparkSession, tmp_path: Path, new: New) -> None:
     table = new("id long, v double", properties=FEED)
     table.append(spark.range(0, 1000, 1, 2).selectExpr("id", "-1d v"))
     report = table.update({"v": functions.rand()}, where="rand() < 0.5")
@@ -398,20 +368,3 @@ def test_plain_values_and_odd_names(spark: SparkSession, tmp_path: Path) -> None
         with pytest.raises(error, match=message):
             table.update(values)
     assert folder(tmp_path / "t") == before
-
-
-@pytest.mark.slow
-def test_whole_files_go_by_the_log_and_a_plan_leaves_nothing(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
-    table = new("id long, p int", partition_by=["p"])
-    table.append(spark.range(0, 6, 1, 1).selectExpr("id", "int(id % 2) p"))
-    table.delete("id = 3")
-    before = folder(tmp_path / "t")
-    dry = table.update({"id": "id + 100"}, where="p = 1", dry_run=True)
-    assert (dry.version, dry.rows_updated, dry.files_removed) == (None, 2, 1)
-    assert folder(tmp_path / "t") == before
-    report = table.update({"id": "id + 100"}, where="p = 1")
-    assert (report.rows_updated, report.scans, report.vectors_added) == (2, 0, 0)
-    assert Counter(row.id for row in table.to_df().collect()) == Counter([0, 2, 4, 101, 105])
-    assert sum(rows_of(spark, tmp_path / "t").values()) == 5

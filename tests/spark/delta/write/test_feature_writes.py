@@ -234,9 +234,7 @@ EDITS: dict[str, tuple[frozenset[str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_what_delta_spark_cannot_make_is_refused_by_name(
-    spark: SparkSession, plain: Path, name: str
-) -> None:
+def test_an_unknown_feature_is_refused_by_name(spark: SparkSession, plain: Path, name: str) -> None:
     refused, properties = EDITS[name]
     path = edited(plain, name, properties, [name])
     try:
@@ -285,9 +283,7 @@ def test_a_manifest_follows_appends_and_forbids_vectors(spark: SparkSession, pla
     assert table.delete("id >= 0").files_removed == 1  # whole files need no vector
 
 
-def test_rows_are_tracked_from_the_first_on(
-    spark: SparkSession, new: New, meanwhile: Meanwhile
-) -> None:
+def test_all_rows_are_tracked(spark: SparkSession, new: New, meanwhile: Meanwhile) -> None:
     table = new("id long")
     meanwhile(lambda: table.append(spark.range(3).coalesce(1)))
     with pytest.raises(ConflictError, match="added rows"):
@@ -327,7 +323,7 @@ def ids(table: DeltaTable) -> list[int]:
     ("definition", "step"),
     [("ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3)", -3), ("BY DEFAULT AS IDENTITY", 1)],
 )
-def test_delvec_and_delta_spark_take_turns(
+def test_both_engines_give_ids(
     spark: SparkSession, tmp_path: Path, definition: str, step: int
 ) -> None:
     path = tmp_path / "t"
@@ -376,9 +372,7 @@ def test_values_that_rows_bring_along(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_delta_spark_refuses_such_a_mark_too(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with_identity(spark, path, "BY DEFAULT AS IDENTITY (START WITH 0 INCREMENT BY 5)")
     done = judged_merge(
@@ -393,9 +387,7 @@ def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
 
 
 @pytest.mark.slow
-def test_generated_columns_are_computed_from_generated_ids(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_columns_are_computed_from_new_ids(spark: SparkSession, tmp_path: Path) -> None:
     columns = (
         "id BIGINT GENERATED ALWAYS AS IDENTITY, v INT, g BIGINT GENERATED ALWAYS AS (id * 10)"
     )

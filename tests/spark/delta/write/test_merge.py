@@ -21,11 +21,11 @@ from tests.spark.delta.write.judge import (
     UPDATE_ALL,
     New,
     by_source_update,
-    feed,
     folder,
     insert,
     judged_merge,
     lazily_made,
+    made,
     rows_of,
     update,
 )
@@ -52,6 +52,7 @@ SOURCES = {
     " (20L, NULL, NULL, NULL) AS rows(id, v, n, p)",
     "empty": "SELECT id, 'x' v, 1 n, 1 p FROM range(0)",
     "twins": "SELECT id % 2 + 1 id, concat('s', id) v, 0 n, 0 p FROM range(4)",
+    "wider": "SELECT id, id * 1.5D Extra, named_struct('a', 1) s, 'x' V FROM range(8, 12)",
     "ranges": "SELECT * FROM VALUES (2L, 4L), (100L, 101L) AS rows(low, high)",
 }
 
@@ -80,11 +81,11 @@ def by_source_delete(condition: str) -> Clause:
 
 
 BY_ID = "t.id = s.id"
-Case = tuple[str, str, tuple[Clause, ...], str]
+Case = tuple[str, str, tuple[Clause, ...], str, bool]
 
 
-def case(kind: str, source: str, *clauses: Clause, on: str = BY_ID) -> Case:
-    return kind, source, clauses, on
+def case(kind: str, source: str, *clauses: Clause, on: str = BY_ID, evolve: bool = False) -> Case:
+    return kind, source, clauses, on, evolve
 
 
 CASES: dict[str, Case] = {
@@ -144,6 +145,8 @@ CASES: dict[str, Case] = {
     "inserts only": case(
         "copied", "twins", insert(None, "s.v <> 's3'"), on=f"{BY_ID} AND t.v = 't1'"
     ),
+    "new columns": case("feed", "wider", UPDATE_ALL, INSERT_ALL, evolve=True),
+    "new columns, copied": case("copied", "wider", UPDATE_ALL, INSERT_ALL, evolve=True),
     "a clause behind one that takes all": case("feed", "plain", DELETE, update({"v": "'x'"})),
     "ambiguous": case("feed", "plain", DELETE, on="id = id"),
     "a value that does not fit": case("feed", "plain", update({"n": "s.id * 1000000000000"})),
@@ -154,15 +157,14 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", slow_but({"everything"}, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
-    kind, source, clauses, on = CASES[name]
-    judged_merge(spark, tables[kind], name, SOURCES[source], clauses, *FIGURES, on=on)
+    kind, source, clauses, on, evolve = CASES[name]
+    query = SOURCES[source]
+    judged_merge(spark, tables[kind], name, query, clauses, *FIGURES, on=on, evolve=evolve)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["64m", "0"])
-def test_the_source_is_computed_once_and_table_and_feed_agree(
-    spark: SparkSession, new: New, limit: str
-) -> None:
+def test_the_source_is_computed_once(spark: SparkSession, new: New, limit: str) -> None:
     table = new("id long, v string", properties=FEED)
     table.append(spark.range(8).selectExpr("id", "'old' v"))
     seen = spark.sparkContext.accumulator(0)
@@ -224,16 +226,11 @@ def test_conditions_that_are_different_each_time_count_once(spark: SparkSession,
 
 
 @pytest.mark.slow
-def test_rules_and_defaults_hold_for_what_a_merge_writes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` (id BIGINT NOT NULL, n INT DEFAULT 42, twice INT GENERATED"
-        " ALWAYS AS (n * 2)) USING delta TBLPROPERTIES ('delta.constraints.small' = 'n < 1000',"
-        " 'delta.enableDeletionVectors' = 'true',"
-        " 'delta.feature.allowColumnDefaults' = 'supported')"
-    )
+def test_rules_and_defaults_hold_in_a_merge(spark: SparkSession, tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, n INT DEFAULT 42, twice INT GENERATED ALWAYS AS (n * 2)"
+    rules = {"delta.constraints.small": "n < 1000"}
+    defaults = {"delta.feature.allowColumnDefaults": "supported"}
+    path = made(spark, tmp_path / "t", columns, properties=rules | defaults)
     table = DeltaTable.for_path(spark, path)
     table.append(spark.range(4).selectExpr("id", "int(id) n"))
     source = spark.range(2, 6).selectExpr("id", "int(id * 100) m")
@@ -256,36 +253,7 @@ def test_rules_and_defaults_hold_for_what_a_merge_writes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("vectors", ["true", "false"])
-def test_columns_of_the_source_become_columns_of_the_table(
-    spark: SparkSession, tmp_path: Path, new: New, vectors: str
-) -> None:
-    properties = FEED | {"delta.enableDeletionVectors": vectors}
-    table = new("id long, s struct<a: int>", properties=properties)
-    table.append(spark.sql("SELECT id, named_struct('a', INT(id)) s FROM range(3)"))
-    source = spark.sql(
-        "SELECT named_struct('b', 'x', 'a', 9) S, id ID, id * 1.5D Extra FROM range(2, 4)"
-    )
-    merge = table.merge(source, "t.id = s.id", merge_schema=True)
-    report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
-    rows = sorted(map(repr, table.to_df().collect()))
-    assert rows == [
-        "Row(id=0, s=Row(a=0, b=None), Extra=None)",
-        "Row(id=1, s=Row(a=1, b=None), Extra=None)",
-        "Row(id=2, s=Row(a=9, b='x'), Extra=3.0)",
-        "Row(id=3, s=Row(a=9, b='x'), Extra=4.5)",
-    ]
-    assert Counter(rows) == rows_of(spark, tmp_path / "t")
-    told = feed(spark, tmp_path / "t", report.version or 0)
-    assert sum("Extra=4.5, _change_type='insert'" in row for row in told) == 1
-    assert sum("Extra=None, _change_type='update_preimage'" in row for row in told) == 1
-    assert sum(told.values()) == 3
-
-
-@pytest.mark.slow
-def test_names_aliases_and_a_source_that_is_the_table_itself(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_a_source_that_is_the_table_itself(spark: SparkSession, tmp_path: Path, new: New) -> None:
     table = new("id long, `a.b` int, s struct<x: int, y: int>")
     values = {"id": "s.id", "a.b": 1, "s": "named_struct('x', 1, 'y', int(s.id))"}
     into_empty = table.merge(spark.range(3), "t.id = s.id").when_not_matched_insert(values)
@@ -328,9 +296,7 @@ KEYS = (
 @pytest.mark.first_cases(1)
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("kind", "key"), KEYS)
-def test_keys_that_python_sees_otherwise_find_their_partners(
-    spark: SparkSession, new: New, kind: str, key: str
-) -> None:
+def test_odd_keys_find_their_partners(spark: SparkSession, new: New, kind: str, key: str) -> None:
     table = new(f"k {kind}, v long")
     source = spark.range(1, 2).selectExpr(f"CAST({key} AS {kind}) k", "id v")
     source = source.union(spark.sql("SELECT NULL, 0L"))

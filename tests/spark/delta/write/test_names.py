@@ -98,7 +98,7 @@ def rows(table: DeltaTable) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.slow
-def test_columns_of_the_tables_own_dataframe(
+def test_columns_of_the_own_dataframe(
     spark: SparkSession, table: DeltaTable, meanwhile: Meanwhile
 ) -> None:
     df = table.to_df()
@@ -116,9 +116,7 @@ def test_columns_of_the_tables_own_dataframe(
     assert [row[0] for row in rows(table)] == [3, 4, 6]
 
 
-def test_columns_of_the_tables_own_dataframe_in_reads(
-    spark: SparkSession, table: DeltaTable
-) -> None:
+def test_columns_of_the_own_dataframe_in_reads(spark: SparkSession, table: DeltaTable) -> None:
     df = table.to_df()
     assert (table.count(df["id"] < 2), table.count(functions.abs(df["v"]) == 30)) == (2, 1)
     assert [row.id for row in table.to_df(where=df["s"]["a"] == 4, columns=["id"]).collect()] == [4]
@@ -175,9 +173,7 @@ def test_the_alias_of_the_table_in_assigned_columns(spark: SparkSession, default
     judged_merge(spark, defaults, "alias", SOURCE, (update(set_), insert(values)))
 
 
-def test_names_that_are_no_columns_and_defaults_that_are_no_values(
-    spark: SparkSession, defaults: Path
-) -> None:
+def test_names_and_defaults_that_mean_nothing(spark: SparkSession, defaults: Path) -> None:
     t = DeltaTable.for_path(spark, defaults)
     merge = t.merge(spark.sql(SOURCE), on="t.id = s.id")
     # A field of the column t, since the table has no column `only`.
@@ -214,9 +210,7 @@ def test_default_as_a_value(spark: SparkSession, defaults: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_column_called_default_and_generated_columns(
-    spark: SparkSession, tmp_path: Path, new: New
-) -> None:
+def test_a_column_called_default(spark: SparkSession, tmp_path: Path, new: New) -> None:
     columns = "id INT, v INT DEFAULT 7, `default` INT, g INT GENERATED ALWAYS AS (id + 1)"
     one = "INSERT INTO {T} (id, v, `default`) VALUES (1, 1, 33)"
     path = made(spark, tmp_path / "theirs", columns, one, properties=DEFAULTS)
@@ -245,9 +239,7 @@ def cased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_sensitive", ["true", "false"])
-def test_an_append_by_other_cases_as_delta_spark_does_it(
-    spark: SparkSession, cased: Path, is_sensitive: str
-) -> None:
+def test_an_append_by_other_cases(spark: SparkSession, cased: Path, is_sensitive: str) -> None:
     act = partial(DeltaTable.append, merge_schema=True)
     with settings_of(spark, {"spark.sql.caseSensitive": is_sensitive}):
         name = f"append-{is_sensitive}"
@@ -257,14 +249,12 @@ def test_an_append_by_other_cases_as_delta_spark_does_it(
 
 
 @pytest.mark.slow
-def test_a_merge_by_other_cases_as_delta_spark_does_it(spark: SparkSession, cased: Path) -> None:
+def test_a_merge_by_other_cases(spark: SparkSession, cased: Path) -> None:
     judged_merge(spark, cased, "merge", CASED, on="t.C2 + 1 = s.c2")
 
 
 @pytest.mark.parametrize("is_sensitive", ["false", "true"])
-def test_twins_are_refused(
-    spark: SparkSession, cased: Path, tmp_path: Path, is_sensitive: str
-) -> None:
+def test_twins_fail(spark: SparkSession, cased: Path, tmp_path: Path, is_sensitive: str) -> None:
     before, t = folder(cased), DeltaTable.for_path(spark, cased)
     with settings_of(spark, {"spark.sql.caseSensitive": is_sensitive}):
         twins = spark.sql("SELECT 1 AS c2, 2 AS C2, 'x' AS P, named_struct('aB', 1) AS s")

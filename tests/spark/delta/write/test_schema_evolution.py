@@ -56,9 +56,7 @@ def test_a_statement_gives_the_rows_and_the_schema_of_delta_spark_or_both_refuse
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_differences_from_delta_spark_are_those_that_are_meant(
-    spark: SparkSession, folder: Path, name: str
-) -> None:
+def test_differences_are_those_that_are_meant(spark: SparkSession, folder: Path, name: str) -> None:
     case, *expected = DIFFERENCES[name]
     found = [None if each.error else each.rows for each in outcomes(spark, folder, case)]
     assert found == expected
@@ -84,9 +82,7 @@ def test_conditions_depend_on_one_row(spark: SparkSession, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [0, *range(2, RANDOM, BLOCK)])
-def test_random_statements_do_what_delta_spark_does(
-    spark: SparkSession, folder: Path, first: int
-) -> None:
+def test_random_statements_do_the_same(spark: SparkSession, folder: Path, first: int) -> None:
     last = min(first + BLOCK, RANDOM) if first else 2
     for seed in range(first, last):
         case = random_case(seed)

@@ -256,9 +256,7 @@ UNTOLD = {
 
 
 @pytest.mark.parametrize("name", slow_but(QUICKLY, FIXED))
-def test_a_source_that_was_read_before_another_commit_is_refused(
-    spark_: SparkSession, path: Path, name: str
-) -> None:
+def test_a_source_of_an_older_version_is_told(spark_: SparkSession, path: Path, name: str) -> None:
     source = FIXED[name](spark_, path)
     version = newest_version(path)
     add_one(path)
@@ -271,9 +269,7 @@ def test_a_source_that_was_read_before_another_commit_is_refused(
     source.unpersist()
 
 
-def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
-    spark_: SparkSession, path: Path
-) -> None:
+def test_a_cache_that_was_made_of_an_older_one_is_told(spark_: SparkSession, path: Path) -> None:
     older = spark_.read.format("delta").load(str(path)).cache()
     older.count()
     add_one(path)
@@ -286,9 +282,7 @@ def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
 
 
 @pytest.mark.parametrize("name", slow_but(list(UNTOLD)[:2], UNTOLD))
-def test_rows_that_are_not_those_of_a_version_are_taken_as_they_are(
-    spark_: SparkSession, path: Path, name: str
-) -> None:
+def test_rows_of_no_version_are_taken(spark_: SparkSession, path: Path, name: str) -> None:
     make_source, write, expected = UNTOLD[name]
     source = make_source(spark_, path)
     add_one(path)
@@ -384,7 +378,7 @@ def test_a_source_of_a_named_version_is_taken_as_it_is(
     assert read_counter(path) == [1]
 
 
-def test_commits_that_change_no_rows_are_no_conflict(
+def test_commits_of_no_rows_are_no_conflict(
     spark_: SparkSession, path: Path, meanwhile: Meanwhile
 ) -> None:
     source, other = DeltaTable.for_path(spark_, path).to_df(), DeltaTable.for_path(None, path)
@@ -411,9 +405,7 @@ def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
             table.overwrite(source, "n < 7")
 
 
-def test_rows_that_a_source_uses_are_not_told_by_names_that_columns_have_no_more(
-    spark_: SparkSession, new: New
-) -> None:
+def test_rows_that_a_source_uses_are_not_told_by_old_names(spark_: SparkSession, new: New) -> None:
     table = new("id long, n long, w long", properties={"delta.columnMapping.mode": "name"})
     table.append(spark_.sql("SELECT 1L id, 1L n, 100L w"))
     source = table.to_df().where("n < 7").selectExpr("id", "n + 1 x", "w n")
@@ -425,7 +417,7 @@ def test_rows_that_a_source_uses_are_not_told_by_names_that_columns_have_no_more
     assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
 
 
-def test_an_append_of_rows_of_the_table_is_not_blind(
+def test_an_append_of_own_rows_is_not_blind(
     spark_: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     make(tmp_path / "other")
@@ -475,9 +467,7 @@ ROUNDS = 100
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge", "overwrite"])
-def test_racing_threads_that_add_one_lose_no_update(
-    spark_: SparkSession, path: Path, write: str
-) -> None:
+def test_racing_threads_lose_no_update(spark_: SparkSession, path: Path, write: str) -> None:
     barrier = Barrier(2, timeout=300)
 
     def work(_: int) -> list[bool]:
@@ -497,7 +487,7 @@ def test_racing_threads_that_add_one_lose_no_update(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge", "overwrite"])
-def test_racing_processes_that_add_one_lose_no_update(path: Path, write: str) -> None:
+def test_racing_processes_lose_no_update(path: Path, write: str) -> None:
     done = sum(race(path, "increment", [{"write": write, "times": ROUNDS // 2}] * 2))
     assert read_counter(path) == [1 + done]
     assert done < ROUNDS, "some were told"

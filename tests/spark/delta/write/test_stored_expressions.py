@@ -184,9 +184,7 @@ def test_a_default_names_no_column(spark: SparkSession) -> None:
     assert all(refusals(spark, "default", "n; n + 1; upper(name); s.x").values())
 
 
-def test_a_function_of_the_session_does_not_take_the_place_of_sparks_own(
-    spark: SparkSession,
-) -> None:
+def test_a_function_of_the_session_does_not_replace_sparks_own(spark: SparkSession) -> None:
     session = spark.newSession()  # a built-in function cannot be dropped, nor what hides it
     column(session, "constraint", "upper(name) = 'X'")
     session.udf.register("upper", lambda _: "X", spark_types.StringType())
