@@ -123,15 +123,10 @@ def test_pandas(pd: Any) -> None:  # noqa: ANN401
     zoned = noon.dt.tz_localize("UTC")
     assert listed(zoned, "timestamptz") == [NOON.replace(tzinfo=timezone.utc)]
     assert listed(pd.Series(["a"]), "string") == ["a"]
-
-
-def test_pandas_columns_of_mixed_times(pd: Any) -> None:  # noqa: ANN401
     mixed = pd.Series([date(2024, 5, 6), NOON], dtype=object)
     for keys in (mixed, pd.DataFrame({"k": mixed})):
         with pytest.raises(InvalidArgumentError, match="column k"):
             listed(keys, "date")
-    with pytest.raises(InvalidArgumentError, match=r"pandas\.period"):
-        listed(pd.Series(pd.period_range("2026-01", periods=1, freq="M")))
 
 
 def test_polars(pl: Any) -> None:  # noqa: ANN401
@@ -169,8 +164,7 @@ def test_long_ranges_with_a_wide_step_have_all_their_keys() -> None:
 def test_generators_no_keys_and_missing_values() -> None:
     assert listed(each for each in (2, 1)) == [1, 2]
     nothing: tuple[Any, ...] = ([], range(0), np.array([], int), pa.nulls(0))
-    for none in nothing:
-        assert listed(none) == []
+    assert [listed(none) for none in nothing] == [[]] * 4
     assert listed(pa.nulls(2)) == [None]
     assert listed(np.ma.array([1, 2, 3], mask=[False, True, False])) == [None, 1, 3]
 
@@ -183,26 +177,6 @@ def test_composite() -> None:
     numbers = Keys.of(np.array([[2, 1], [1, 5]]), [A, KeyColumn(2, "b", "long", False)])
     assert numbers.table.to_pylist() == [{"a": 1, "b": 5}, {"a": 2, "b": 1}]
     assert Keys.of([(None, "x"), (1, "x")], [A, B]).nulls == 1
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ("abc", "keys come in a collection, got str"),
-        ({"k": [1]}, "keys come in a collection, got dict"),
-        (None, "keys come in a collection, got NoneType"),
-        ([(1, 2)], r"\(1, 2\) is not a key of the columns k"),
-        ([{"j": 1}], "a key has the columns j, expected k"),
-        (pa.table({"j": [1]}), "the keys have no column k"),
-        (pa.table([[1], [2]], ["K", "K"]), "more than one column k"),
-        (np.zeros((1, 2), int), "the keys have 2 columns, expected k"),
-        (np.zeros((1, 1, 1), int), "3 dimensions"),
-        (range(2**40), "too many for the driver"),
-    ],
-)
-def test_other_things_are_refused(keys: Any, message: str) -> None:  # noqa: ANN401
-    with pytest.raises(InvalidArgumentError, match=message):
-        listed(keys)
 
 
 def test_one_column_for_a_composite_key_is_refused() -> None:
@@ -313,9 +287,19 @@ def test_values_that_do_not_fit_are_named(kind: str) -> None:
         ("decimal(5, 2)", pa.array([1000]), "1000 is not a value"),
         ("fixed[2]", pa.array([b"ab", b"abc"]), "is not a value of column k, which is fixed"),
         ("long", np.array([1 + 2j]), "complex128"),
+        ("long", "abc", "keys come in a collection, got str"),
+        ("long", {"k": [1]}, "keys come in a collection, got dict"),
+        ("long", None, "keys come in a collection, got NoneType"),
+        ("long", [(1, 2)], "(1, 2) is not a key of the columns k"),
+        ("long", [{"j": 1}], "a key has the columns j, expected k"),
+        ("long", pa.table({"j": [1]}), "the keys have no column k"),
+        ("long", pa.table([[1], [2]], ["K", "K"]), "more than one column k"),
+        ("long", np.zeros((1, 2), int), "the keys have 2 columns, expected k"),
+        ("long", np.zeros((1, 1, 1), int), "3 dimensions"),
+        ("long", range(2**40), "too many for the driver"),
     ],
 )
-def test_columns_that_do_not_fit(kind: str, given: Any, message: str) -> None:  # noqa: ANN401
+def test_other_keys_are_refused(kind: str, given: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(InvalidArgumentError) as error:
         listed(given, kind)
     assert message in str(error.value)
@@ -355,24 +339,17 @@ def test_python_values_for_spark(kind: Any, keys: list[Any], expected: pa.Array)
     assert found.equals(pa.chunked_array([expected]))
 
 
-@pytest.mark.parametrize(
-    ("kind", "keys"),
-    [
-        (LONG, [1, 2**63]),
-        (LONG, [1, "1"]),
-        (LONG, [Decimal(1), 1.0]),
-        (DOUBLE, [Decimal("0.1"), 0.1]),
-        (DOUBLE, [Decimal("NaN")]),
-        (DOUBLE, [2**53 + 1, 0.5]),
-        (DECIMAL, [Decimal(1), 1.0]),
-        (DECIMAL, [10**38]),
-        (spark_types.NullType(), [1, "1"]),
-        (spark_types.TimestampType(), [NOON, NOON.replace(tzinfo=BERLIN)]),
-    ],
-)
-def test_mixed_values_are_refused_for_spark(kind: Any, keys: list[Any]) -> None:  # noqa: ANN401
-    with pytest.raises(InvalidArgumentError, match="is not a value of column k, which is"):
-        shape_keys(keys, [SparkColumn("k", kind)])
+def test_mixed_values_are_refused_for_spark() -> None:
+    for kind, refused in (
+        (LONG, ([1, 2**63], [1, "1"], [Decimal(1), 1.0])),
+        (DOUBLE, ([Decimal("0.1"), 0.1], [Decimal("NaN")], [2**53 + 1, 0.5])),
+        (DECIMAL, ([Decimal(1), 1.0], [10**38])),
+        (spark_types.NullType(), ([1, "1"],)),
+        (spark_types.TimestampType(), ([NOON, NOON.replace(tzinfo=BERLIN)],)),
+    ):
+        for keys in refused:
+            with pytest.raises(InvalidArgumentError, match="is not a value of column k, which is"):
+                shape_keys(keys, [SparkColumn("k", kind)])
 
 
 def test_names_that_begin_with_a_dot_are_no_paths() -> None:

@@ -129,8 +129,12 @@ def subquery(spark: SparkSession, path: Path) -> DataFrame:
     return spark.sql("SELECT 1L AS id, (SELECT max(n) FROM self_scan) AS n")
 
 
-def joined(spark: SparkSession, path: Path) -> DataFrame:
-    return DeltaTable.for_path(spark, path).to_df().join(spark.range(5), "id")
+def by_delvec(spark: SparkSession, path: Path, **options: Any) -> DataFrame:  # noqa: ANN401
+    return DeltaTable.for_path(spark, path).to_df(**options)
+
+
+def delta(spark: SparkSession, path: Path, **options: Any) -> DataFrame:  # noqa: ANN401
+    return spark.read.format("delta").options(**options).load(str(path))
 
 
 def feed(spark: SparkSession, path: Path) -> DataFrame:
@@ -147,7 +151,7 @@ def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def run_then_cached(spark: SparkSession, path: Path) -> DataFrame:
-    df = spark.read.format("delta").load(str(path)).select("id", "n")
+    df = delta(spark, path).select("id", "n")
     df.collect()
     df.cache().count()
     return df
@@ -162,43 +166,33 @@ def with_space(spark: SparkSession, path: Path) -> DataFrame:
 
 # Read at a version that is chosen when the DataFrame is made.
 FIXED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
-    "to_df": lambda spark, path: DeltaTable.for_path(spark, path).to_df(),
-    "to_df where": lambda spark, path: DeltaTable.for_path(spark, path).to_df(where="id = 1"),
+    "to_df": by_delvec,
+    "to_df where": lambda spark, path: by_delvec(spark, path, where="id = 1"),
     "a view of to_df": temp_view,
     "a subquery": subquery,
-    "a join": joined,
-    "a cache": lambda spark, path: DeltaTable.for_path(spark, path).to_df().cache(),
-    "a cache of delta-spark": lambda spark, path: (
-        spark.read.format("delta").load(str(path)).cache()
-    ),
+    "a join": lambda spark, path: by_delvec(spark, path).join(spark.range(5), "id"),
+    "a cache": lambda spark, path: by_delvec(spark, path).cache(),
+    "a cache of delta-spark": lambda spark, path: delta(spark, path).cache(),
     "a cache of a DataFrame that was run": run_then_cached,
     "format delvec": lambda spark, path: spark.read.format("delvec").load(str(path)),
     "format delvec by a URI": with_space,
     "the change feed": feed,
     "Python tasks": by_tasks,
-    "a symbolic link": lambda spark, path: DeltaTable.for_path(spark, linked(path)).to_df(),
+    "a symbolic link": lambda spark, path: by_delvec(spark, linked(path)),
 }
-QUICKLY = {
-    "to_df",
-    "a subquery",
-    "a cache of a DataFrame that was run",
-    "format delvec by a URI",
-    "the change feed",
-    "Python tasks",
-}
+QUICKLY = {"to_df", "a subquery", "a cache of a DataFrame that was run", "the change feed"}
+QUICKLY |= {"format delvec by a URI", "Python tasks"}
 # Read at the newest version whenever a query is planned.
 LATE: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
-    "delta-spark by path": lambda spark, path: spark.read.format("delta").load(str(path)),
+    "delta-spark by path": delta,
     "delta-spark by name": named,
     "a view of delta-spark": named_view,
     "delta-spark in SQL": lambda spark, path: spark.sql(f"SELECT * FROM delta.`{path}`"),
 }
 # Constants: the reader has named a version.
 NAMED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
-    "to_df of a version": lambda spark, path: DeltaTable.for_path(spark, path).to_df(1),
-    "delta-spark's versionAsOf": lambda spark, path: (
-        spark.read.format("delta").option("versionAsOf", 1).load(str(path))
-    ),
+    "to_df of a version": lambda spark, path: by_delvec(spark, path, version=1),
+    "delta-spark's versionAsOf": lambda spark, path: delta(spark, path, versionAsOf=1),
     "delta-spark's VERSION AS OF": lambda spark, path: spark.sql(
         f"SELECT * FROM delta.`{path}` VERSION AS OF 1"
     ),
@@ -270,10 +264,10 @@ def test_a_source_of_an_older_version_is_told(spark_: SparkSession, path: Path, 
 
 
 def test_a_cache_that_was_made_of_an_older_one_is_told(spark_: SparkSession, path: Path) -> None:
-    older = spark_.read.format("delta").load(str(path)).cache()
+    older = delta(spark_, path).cache()
     older.count()
     add_one(path)
-    source = spark_.read.format("delta").load(str(path)).select("id", "n").cache()
+    source = delta(spark_, path).select("id", "n").cache()
     assert [row.n for row in source.collect()] == [1], "delta-spark takes the older rows"
     with told(had_read(1)):
         overwrite(DeltaTable.for_path(spark_, path), source)
@@ -481,7 +475,7 @@ def test_racing_threads_lose_no_update(spark_: SparkSession, path: Path, write: 
         done = [each for thread in pool.map(work, range(2)) for each in thread]
     assert read_counter(path) == [1 + sum(done)]
     assert ROUNDS // 2 <= sum(done) < ROUNDS, "one of two succeeds, and some were told"
-    found = spark_.read.format("delta").load(str(path)).select(functions.sum("n")).first()
+    found = delta(spark_, path).select(functions.sum("n")).first()
     assert found == (1 + sum(done),)
 
 

@@ -49,8 +49,8 @@ timestampdiff(MONTH, ts, ts); dateadd(MONTH, 1, ts); datediff(DAY, ts, ts); date
 year(ts); month(ts); day(ts); hour(ts); make_date(year(ts), month(ts), 1); trunc(day, 'MM')
 date_trunc('month', ts); date_format(ts, 'yyyy-MM'); to_date(name); to_date(name, 'yyyy')
 to_timestamp(name); unix_timestamp(ts); from_unixtime(id); weekofyear(day); last_day(day)
-make_timestamp(year(ts), month(ts), day(ts), hour(ts), 0, 0); months_between(ts, ts)
-hash(n); hash(`a.b`); xxhash64(n, name); md5(name); sha2(name, 256); crc32(data); pmod(hash(id), 16)
+make_timestamp(year(ts), month(ts), day(ts), hour(ts), 0, 0); months_between(ts, ts); hash(n)
+hash(`a.b`); xxhash64(n, name); md5(name); sha2(name, 256); crc32(data); pmod(hash(id), 16)
 concat(name, 'y'); CONCAT(name, 'y'); concat_ws('-', name, 'x'); length(name) < 10; lower(name)
 upper(name); substring(name, 1, 2); substr(name, 1); left(name, 1); replace(name, 'x'); trim(name)
 regexp_replace(name, 'x', 'y'); regexp_extract(name, '(x)', 1); split(name, ',')[0]; lpad(name, 3)
@@ -58,17 +58,16 @@ coalesce(n, 0); nvl(n, 0); nullif(n, 0); greatest(n, 1); least(n, 1); isnull(n);
 n + cast(isnull(id) as int); abs(n); round(d, 2); floor(d); ceil(d); sqrt(d); pow(d, 2); log(10, d)
 size(a) = 3; array_size(words) > 0; array_contains(a, 1); array_size(array_compact(words)) > 0
 array_append(words, 'x'); array_insert(words, 1, 'z'); element_at(a, 1); sort_array(a)
-slice(a, 1, 2)
-transform(a, x -> x + n); filter(a, (x, i) -> i > 0); exists(a, x -> x > 0); forall(a, x -> x > 0)
-aggregate(a, 0, (total, x) -> total + x); transform(words, w -> transform(a, x -> w || x || name))
-transform_values(m, (k, v) -> v + 1); map_filter(m, (k, v) -> v > n)
-zip_with(a, a, (x, y) -> x * y)
-transform(items, i -> i.v + s.x); array_sort(a, (l, r) -> l - r); reduce(a, 0, (t, x) -> t + x)
-get_json_object(name, '$.a'); from_json(name, 'x int').x; to_json(s); schema_of_json('{}')
-parse_url(name, 'HOST'); base64(data); unhex('1F'); hex(n); encode(name, 'utf-8'); crc32(data)
-mask(name, lowerChar => 'q'); format_string('%d', n); typeof(n); startswith(name, 'x')
-try_add(n, 1); try_divide(n, 0); to_number('1', '9'); soundex(name); levenshtein(name, 'x')
-`current_date` + 1; name collate UTF8_LCASE = 'x'; name = '${ a'; n /* it's */ > 0
+slice(a, 1, 2); transform(a, x -> x + n); filter(a, (x, i) -> i > 0); exists(a, x -> x > 0)
+forall(a, x -> x > 0); aggregate(a, 0, (total, x) -> total + x)
+transform(words, w -> transform(a, x -> w || x || name)); transform_values(m, (k, v) -> v + 1)
+map_filter(m, (k, v) -> v > n); zip_with(a, a, (x, y) -> x * y); transform(items, i -> i.v + s.x)
+array_sort(a, (l, r) -> l - r); reduce(a, 0, (t, x) -> t + x); get_json_object(name, '$.a')
+from_json(name, 'x int').x; to_json(s); schema_of_json('{}'); parse_url(name, 'HOST'); base64(data)
+unhex('1F'); hex(n); encode(name, 'utf-8'); crc32(data); mask(name, lowerChar => 'q')
+format_string('%d', n); typeof(n); startswith(name, 'x'); try_add(n, 1); try_divide(n, 0)
+to_number('1', '9'); soundex(name); levenshtein(name, 'x'); `current_date` + 1
+name collate UTF8_LCASE = 'x'; name = '${ a'; n /* it's */ > 0
 """
 
 CLOCK = "current_timestamp; current_timestamp(); now(); current_date(); localtimestamp(); curdate()"
@@ -80,17 +79,12 @@ try_reflect('java.lang.System', 'getenv', 'X'); `reflect`('java.lang.System', 'g
 REFLECT('java.lang.System', 'getenv', 'X'); transform(a, x -> reflect('a', 'b'))
 if(b, 1, concat('a', lower(reflect('a', 'b')))); builtin.reflect('a', 'b')
 system.builtin.reflect('a', 'b'); builtin.upper(name); spark_catalog.default.f(n)
-system.session.f(n); mine(n); nowhere(n)
-rand(); randn(); random(); uuid(); shuffle(a); uniform(0, 1); randstr(3)
-monotonically_increasing_id()
-spark_partition_id()
-input_file_name(); input_file_block_start(); version()
-current_catalog()
-current_database(); current_schema(); current_timezone(); raise_error('x'); aes_encrypt('a', 'b')
-max(n); count(*); count(1); sum(n); collect_list(n); any(b); some(b); count_if(b); rank()
-row_number()
-explode(a); posexplode(a); inline(items); stack(2, 1, 2); json_tuple(name, 'a')
-window(ts, '1 hour')
+system.session.f(n); mine(n); nowhere(n); rand(); randn(); random(); uuid(); shuffle(a)
+uniform(0, 1); randstr(3); monotonically_increasing_id(); spark_partition_id(); input_file_name()
+input_file_block_start(); version(); current_catalog(); current_database(); current_schema()
+current_timezone(); raise_error('x'); aes_encrypt('a', 'b'); max(n); count(*); count(1); sum(n)
+collect_list(n); any(b); some(b); count_if(b); rank(); row_number(); explode(a); posexplode(a)
+inline(items); stack(2, 1, 2); json_tuple(name, 'a'); window(ts, '1 hour')
 session_window(ts, '1 hour'); grouping(n); cube(n)
 from_xml(name, 'b int', map('rowValidationXSDPath', '/etc/passwd')); from_avro(data, '{}')
 from_protobuf(data, 'm', '/etc/passwd'); xpath(name, 'a'); read_files('/etc'); csv('/etc/passwd')
@@ -101,15 +95,15 @@ SYNTAX = """
 (select 1); (select value from text.`/etc/passwd`); exists(select 1); n in (select 1); (table t)
 (values (1)); n > (select max(n) from t); transform(a, x -> (select 1)); not exists(select 1)
 max(n) over (); row_number() over (order by n); first(n); last(n); max(n) filter (where b)
-struct(*); (select count(*)); :x; ?; identifier('id'); identifier('reflect')('a', 'b')
-any_value(n); percentile_cont(0.5) within group (order by n)
-'${env:HOME}'; ${env:HOME}; ${spark.app.name}; '${system:user.home}'; `${env:HOME}`; concat('${x}')
+struct(*); (select count(*)); :x; ?; identifier('id'); identifier('reflect')('a', 'b'); any_value(n)
+percentile_cont(0.5) within group (order by n); '${env:HOME}'; ${env:HOME}; ${spark.app.name}
+'${system:user.home}'; `${env:HOME}`; concat('${x}')
 """
 
 NAMES = """
 secret; session.secret; system.session.secret; transform(a, x -> x + secret); nowhere; t.id
-_metadata
-_metadata.file_path; transform(a, x -> 1)[0] + x; transform(a, x -> y); __delvec_clause; secret.x
+_metadata; _metadata.file_path; transform(a, x -> 1)[0] + x; transform(a, x -> y); __delvec_clause
+secret.x
 """
 
 
