@@ -202,13 +202,8 @@ def judged(
 ) -> Judged:
     """Do the same with both engines, and hold rows, changes, figures and errors side by side.
 
-    Args:
-        spark: The session.
-        template: The table; it stays as it is.
-        name: A word for the copies.
-        sql: The statement for delta-spark, in which `{T}` is the table; or what does it.
-        act: The same for delvec.
-        figures: Metrics of the commit that must be the same.
+    `sql` is the statement for delta-spark, or what does it, and `act` the same for delvec, each on
+    a copy; `name` is a word for the copies, and `figures` are of the commit.
     """
     slug = name.replace(" ", "-")
     theirs, ours = copy_of(template, f"{slug}-theirs"), copy_of(template, f"{slug}-ours")

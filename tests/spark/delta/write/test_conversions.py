@@ -12,10 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
-from delvec.spark.delta.write.conform_rows import Conversion
-from delvec.spark.failures import translate_errors
 from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta.readers import settings_of
@@ -85,17 +82,6 @@ def test_a_merge_casts_as_delta_spark_does(spark: SparkSession, table: Path) -> 
     query = f"SELECT 2 AS id, {LISTED} UNION ALL SELECT 3, {', '.join(GOOD.values())}"
     done = judged_merge(spark, table, "merge", query).done
     assert (done.rows_updated, done.rows_inserted) == (1, 1)
-
-
-@pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_value_that_does_not_fit_is_named_with_its_column(spark: SparkSession, ansi: str) -> None:
-    conversion, rows = Conversion(spark), spark.sql("SELECT 'bad' AS v")
-    with settings_of(spark, {ANSI: ansi}):
-        for kind in ("integer", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(5,2)"):
-            have = rows.schema["v"].dataType
-            value = conversion.value(rows["v"], have, PrimitiveType(kind), "s.v")
-            with pytest.raises(InvalidArgumentError, match=r"s\.v = bad"), translate_errors("t"):
-                rows.select(value).collect()
 
 
 def appended(spark: SparkSession, table: Path, word: str, query: str) -> Judged:
