@@ -63,5 +63,5 @@ def test_sizes_and_durations_have_units_and_what_is_none_is_not_guessed() -> Non
     assert {text: size_bytes(text) for text in (*sizes, *no_sizes)} == sizes | no_sizes
     durations = {"30": 30.0, "500ms": 0.5, "1.5 M": 90.0, ".5h": 1800.0, "2min": 120.0}
     durations |= {"3 sec": 3.0, "1d": 86400.0}
-    none = dict.fromkeys(("\u0663s", "9" * 5000, "1y", ""))
+    none = dict.fromkeys(("\u0663s", "9" * 5000, "1y", "", "s", "1e3", "1s2m", "inf", "nan"))
     assert {text: duration_seconds(text) for text in (*durations, *none)} == durations | none

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -109,15 +108,6 @@ def test_odd_names_are_shown_as_they_are(delta_file: Path, name: str) -> None:
     assert "\x1b" not in result.output
     uri = path.as_uri()
     assert json.loads(run("inspect", "--json", uri).output)["bytes"] == 84
-
-
-def test_vectors_in_the_native_layout_are_shown(tmp_path: Path) -> None:
-    roaring = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
-    payload = bytes.fromhex("d0d33964 01000000") + len(roaring).to_bytes(4, "little") + roaring
-    frame = len(payload).to_bytes(4, "big") + payload + crc32(payload).to_bytes(4, "big")
-    (tmp_path / "old.bin").write_bytes(b"\x01" + frame)
-    result = run("inspect", "--json", tmp_path / "old.bin")
-    assert [entry["max"] for entry in json.loads(result.output)["entries"]] == [1]
 
 
 def test_exit_codes_mean_something() -> None:

@@ -77,17 +77,6 @@ def test_times_without_a_zone_are_utc_wherever_they_are() -> None:
     assert age_or_time("0d") == timedelta(0)
 
 
-def test_arguments_have_few_names() -> None:
-    names = {
-        argument.name
-        for _, command in commands()
-        for argument in command.params
-        if isinstance(argument, click.Argument)
-    }
-    of_groups = {"columns", "name", "new_name"}
-    assert names <= {"table", "source", "target", "folder", "file", "shell"} | of_groups
-
-
 def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path / "t")
     table.create()

@@ -14,14 +14,12 @@ from io import BytesIO
 from threading import Event, Thread
 from urllib.request import urlopen
 
-import click
 import pytest
 from click.testing import Result
 from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.cli.exits import ExitCode
-from delvec.cli.values import seconds
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.commit.lock_state import lock_tags
@@ -48,13 +46,6 @@ def rows(table: IcebergTable) -> list[tuple[int, str]]:
 
 
 RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each != 3]
-
-
-@pytest.mark.parametrize("text", ["", "s", "1e3", "1 week", "٣s", "1s2m", "inf", "nan"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    assert (seconds("30"), seconds(" 1.5m "), seconds("2 h")) == (30, 90, 7200)
-    with pytest.raises(click.BadParameter, match="is not a duration such as 30s"):
-        seconds(text)
 
 
 def test_a_port_that_is_taken_is_told_before_spark_starts() -> None:

@@ -173,6 +173,11 @@ def _names_the_file(_: Ground, report: Any) -> None:  # noqa: ANN401
     assert any(re.search(r"a\.parquet|deletion_vector_", each) for each in errors), report.findings
 
 
+def _told(what: str, shown: str) -> str:
+    leads_nowhere = "link" in what and shown != "a commit"
+    return "leads to no file" if leads_nowhere else "does not exist|lacks the commit"
+
+
 _GO_ON: Final = {
     "check": _names_the_file,
     **dict.fromkeys(("inspect", "traces without Spark", "vacuum")),
@@ -277,7 +282,7 @@ ATTACKS: Final = [
     *refused(
         "takes the machine",
         *(
-            (f"{what} as {shown}", operation, _instead(what, name))
+            (f"{what} as {shown}", operation, _instead(what, name), _told(what, shown))
             for what in ("a pipe", "a device", "a folder", "a link to itself")
             for shown, name, operation in (
                 ("a commit", f"_delta_log/{1:020d}.json", "open"),
@@ -285,7 +290,6 @@ ATTACKS: Final = [
                 ("a vector", "vector", "read"),
             )
         ),
-        says="does not exist|lacks the commit|is no file|leads to no file",
         confined=True,
     ),
     *harmless(

@@ -320,6 +320,7 @@ def _told_apart(_: Ground, rows: Any) -> None:  # noqa: ANN401
 
 _LIKE_VARIABLES: Final = "named like variables, paths and SQL"
 _LIKE_OURS: Final = "a column of an Iceberg table that is called like one of delvec's"
+_OTHER_NAMES: Final = "names of other columns"
 _OWN: Final = "is delvec's own"
 _IDS: Final = {
     "delta.enableRowTracking": "true",
@@ -352,7 +353,7 @@ ATTACKS: Final = [
                 ("_change_type", "delete", "as the change feed has"),
             )
         ),
-        ("columns of row tracking that are others", "update", _named("x", **_IDS), "other columns"),
+        ("columns of row tracking that are others", "update", _named("x", **_IDS), _OTHER_NAMES),
         (_LIKE_OURS, "iceberg: read", _iceberg_own_name, _OWN),
     ),
     *refused(

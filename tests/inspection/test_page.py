@@ -7,10 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from delvec import DeltaTable
-from delvec.errors import InvalidArgumentError
 from delvec.inspection.advice import advice_for
 from delvec.inspection.figures import (
     Advice,
@@ -109,14 +106,6 @@ def test_all_forms_say_the_same_and_the_page_names_no_other_resource(tmp_path: P
     assert not re.search(r"https?:|url\(|@import|src=", page)
     assert "default-src 'none'" in page
     assert "unsafe-inline" not in page
-
-
-def test_the_page_is_written_to_a_file(tmp_path: Path) -> None:
-    report = hostile_report()
-    path = report.write_html(tmp_path / "page.html")
-    assert path.read_text(encoding="utf-8") == report.to_html()
-    with pytest.raises(InvalidArgumentError, match="cannot be written"):
-        report.write_html(tmp_path)
 
 
 def test_a_table_without_deleted_rows_has_no_bars_without_a_length(tmp_path: Path) -> None:
