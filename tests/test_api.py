@@ -23,9 +23,7 @@ from delvec.delta.table import TableDetail
 from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
 from delvec.iceberg.commit.lock import UnlockReport
-from delvec.iceberg.maintain.check import CheckReport
-from delvec.iceberg.maintain.compact import CompactReport
-from delvec.iceberg.maintain.consolidate import ConsolidateReport
+from delvec.iceberg.maintain import check, compact, consolidate
 from delvec.iceberg.maintain.procedures import ExpireReport, OrphanReport
 from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.search.key_index import IndexReport
@@ -101,22 +99,9 @@ def public_api() -> str:
         for line in lines_of(f"delvec.{name}", getattr(delvec, name))
     ]
     for result in (
-        ConversionPlan,
-        ConversionReport,
-        CheckReport,
-        CleanReport,
-        CompactReport,
-        ConsolidateReport,
-        ExpireReport,
-        IcebergDetail,
-        IndexReport,
-        InspectReport,
-        MergeBuilder,
-        OrphanReport,
-        ReadReport,
-        ResolveReport,
-        TableDetail,
-        UnlockReport,
+        *(ConversionPlan, ConversionReport, check.CheckReport, CleanReport, compact.CompactReport),
+        *(consolidate.ConsolidateReport, ExpireReport, IcebergDetail, IndexReport, InspectReport),
+        *(MergeBuilder, OrphanReport, ReadReport, ResolveReport, TableDetail, UnlockReport),
         WriteReport,
     ):
         lines += members_of(result.__name__, result)

@@ -19,11 +19,11 @@ FACTS = {
     "expected": 36,
     "found": 35,
     "table": "t",
+    "version": 7,
     "constraint": "positive",
     "uri": "s3://b/k",
     "feature": "x",
     "needed_by": "y",
-    "version": 7,
     "files": ("a", "b"),
     "dependency": "g:a:v",
 }
@@ -47,21 +47,13 @@ def make(kind: type[DelvecError]) -> DelvecError:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_errors_cross_processes_with_their_facts(kind: type[DelvecError]) -> None:
+def test_errors_end_in_a_hint_and_cross_processes_with_their_facts(kind: type[DelvecError]) -> None:
     error = make(kind)
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
-    assert type(copy) is kind
-    assert vars(copy) == vars(error)
-    assert str(copy) == str(error)
+    assert (type(copy), vars(copy), str(copy)) == (kind, vars(error), str(error))
     assert str(pickle.loads(pickle.dumps(kind("bare")))) == "bare"  # noqa: S301
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_errors_tell_what_and_end_in_a_hint(kind: type[DelvecError]) -> None:
-    text = str(make(kind))
-    assert text.startswith("it went wrong")
-    assert text.endswith("\nHint: run `delvec check`")
-    assert "Hint" not in str(kind("it went wrong"))
+    assert str(error).startswith("it went wrong")
+    assert str(error).endswith("\nHint: run `delvec check`")
 
 
 def test_all_errors_are_exported_and_are_the_builtin_that_fits() -> None:
@@ -71,20 +63,12 @@ def test_all_errors_are_exported_and_are_the_builtin_that_fits() -> None:
 
 
 def test_a_format_error_gathers_where_as_it_unwinds() -> None:
-    with (
-        pytest.raises(FormatError) as failure,
-        add_location("dv.bin", 100),
-        add_location(offset=10),
-    ):
+    with pytest.raises(FormatError) as failure, add_location("dv.bin", 100), add_location(None, 10):
         raise FormatError("bad", offset=3)
     assert (failure.value.path, failure.value.offset) == ("dv.bin", 113)
-    with (
-        pytest.raises(FormatError) as failure,
-        add_location("outer", 100),
-        add_location("inner", 10),
-    ):
+    with pytest.raises(FormatError) as failure, add_location("out", 100), add_location("in", 10):
         raise FormatError("bad")
-    assert (failure.value.path, failure.value.offset) == ("inner", 10)
+    assert (failure.value.path, failure.value.offset) == ("in", 10)
 
 
 @pytest.mark.parametrize("kind", ALL)

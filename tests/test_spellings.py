@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,39 +38,27 @@ OF_DELTA_SPARK = {
 }
 # What has no counterpart: delvec commits by its own methods only.
 NOT_HERE = {
-    "create_write_transaction",
-    "compact_logs",
-    "transaction_version",
-    "set_column_metadata",
+    *("create_write_transaction", "compact_logs", "transaction_version", "set_column_metadata"),
+    *("drop_column_not_null", "set_table_description", "set_table_name"),
 }
-NOT_HERE |= {"drop_column_not_null", "set_table_description", "set_table_name"}
 
 
-def assert_known(kind: type, name: str) -> None:
-    """A name is one of ours, or its error tells what to call."""
-    if name in dir(kind):
-        return
-    error = spellings.explain_name(kind, name)
-    assert isinstance(error, UnknownNameError), name
-    assert error.hint, name
+def assert_known(kind: type, names: Iterable[str]) -> None:
+    """Each name is one of ours, or its error tells what to call."""
+    for name in {each for each in names if each[0] != "_"} - {*dir(kind)} - NOT_HERE:
+        error = spellings.explain_name(kind, name)
+        assert isinstance(error, UnknownNameError), name
+        assert error.hint, name
 
 
-def test_all_names_of_delta_spark_are_known() -> None:
+def test_all_names_of_delta_spark_and_deltalake_are_known() -> None:
     for kind, names in OF_DELTA_SPARK.items():
-        for name in names:
-            assert_known(kind, name)
-
-
-def test_all_names_of_deltalake_are_known() -> None:
-    of_table = [name for name in dir(deltalake.DeltaTable) if not name.startswith("_")]
-    for name in sorted({*of_table} - NOT_HERE):
-        assert_known(DeltaTable, name)
-    for name in dir(TableMerger):
-        if not name.startswith("_"):
-            assert_known(MergeBuilder, name)
-    alterations = {name for name in dir(TableAlterer) if not name.startswith("_")} - NOT_HERE
-    for name in sorted(alterations):
-        assert_known(DeltaTable, name)
+        assert_known(kind, names)
+    assert_known(DeltaTable, (*dir(deltalake.DeltaTable), *dir(TableAlterer)))
+    assert_known(MergeBuilder, dir(TableMerger))
+    without = {"enable_nanosecond_timestamps", "init_tracing", "rust_core_version"}
+    for name in set(deltalake.__all__) - without - {*dir(delvec)}:
+        assert_known_in_module(name)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +85,7 @@ def test_a_name_of_others_is_an_attribute_error_with_the_method_that_was_meant(
         assert hint in str(caught.value.hint)
 
 
-def test_deltalakes_optimize_is_explained(tmp_path: Path) -> None:
+def test_calls_of_deltalakes_objects_are_explained(tmp_path: Path) -> None:
     small_table(tmp_path)
     table: Any = DeltaTable(tmp_path)
     with pytest.raises(UnknownNameError, match=r"no optimize\.compact\(\)") as caught:
@@ -104,6 +93,15 @@ def test_deltalakes_optimize_is_explained(tmp_path: Path) -> None:
     assert caught.value.hint == "call optimize()"
     with pytest.raises(UnknownNameError, match=r"no optimize\.z_order\(\)"):
         table.optimize.z_order(["id"])
+    for name in ("schema", "protocol", "version"):
+        told = rf"(?s){name} is a property.*write t\.{name}"
+        with pytest.raises(InvalidArgumentError, match=told):
+            getattr(table, name)()
+    assert (type(table.version + 0), json.dumps(table.version)) == (int, "2")
+    for name in ("__array__", "_repr_png_", "_ipython_canary_method_should_not_exist_"):
+        with pytest.raises(AttributeError) as missing:
+            getattr(table, name)
+        assert not isinstance(missing.value, DelvecError)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +121,6 @@ def test_a_builders_method_on_a_report_says_what_has_run_and_how_to_take_it_back
     assert told in str(caught.value)
 
 
-def test_names_of_python_are_looked_up_as_ever(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    for name in ("__array__", "_repr_png_", "_ipython_canary_method_should_not_exist_"):
-        with pytest.raises(AttributeError) as caught:
-            getattr(DeltaTable(tmp_path), name)
-        assert not isinstance(caught.value, DelvecError)
-
-
 def test_every_hint_names_methods_that_exist() -> None:
     for kind in (DeltaTable, IcebergTable):
         own = {name for name, _ in inspect.getmembers(kind)}
@@ -142,9 +132,8 @@ def test_every_hint_names_methods_that_exist() -> None:
                     assert name[:-1] in known | set(dir(MergeBuilder)), hint
 
 
-@pytest.mark.parametrize(
-    ("keyword", "known", "meant"),
-    [
+def test_a_keyword_of_others_is_taken_for_ours() -> None:
+    for keyword, known, meant in (
         ("condition", ["where", "keys"], "where"),
         ("predicate", ["set", "condition"], "condition"),
         ("predicate", ["source", "on"], "on"),
@@ -152,19 +141,8 @@ def test_every_hint_names_methods_that_exist() -> None:
         ("partitionBy", ["schema", "partition_by"], "partition_by"),
         ("versionAsOf", ["version"], "version"),
         ("wher", ["where"], None),
-    ],
-)
-def test_a_keyword_of_others_is_taken_for_ours(
-    keyword: str, known: list[str], meant: str | None
-) -> None:
-    assert spellings.keyword_meant(keyword, known) == meant
-
-
-def test_all_names_of_the_module_deltalake_are_known() -> None:
-    without = {"enable_nanosecond_timestamps", "init_tracing", "rust_core_version"}
-    for name in sorted(set(deltalake.__all__) - without):
-        if not hasattr(delvec, name):
-            assert_known_in_module(name)
+    ):
+        assert spellings.keyword_meant(keyword, known) == meant
 
 
 def assert_known_in_module(name: str) -> str:
@@ -203,15 +181,3 @@ def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError) as caught:
         delvec.__wrapped__  # noqa: B018
     assert not isinstance(caught.value, DelvecError)
-
-
-def test_a_property_that_is_called_as_deltalakes_method_is_explained(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    table: Any = DeltaTable(tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"(?s)schema is a property.*write t\.schema"):
-        table.schema()
-    with pytest.raises(InvalidArgumentError, match=r"(?s)write t\.protocol"):
-        table.protocol()
-    with pytest.raises(InvalidArgumentError, match=r"(?s)write t\.version"):
-        table.version()
-    assert (type(table.version + 0), json.dumps(table.version)) == (int, "2")

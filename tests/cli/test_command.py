@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -35,41 +34,41 @@ def test_inspect_names_the_vector_that_is_damaged_and_shows_the_others(delta_fil
     data = bytearray(delta_file.read_bytes())
     data[20] ^= 1
     delta_file.write_bytes(data)
-    result = run("inspect", str(delta_file), code=ExitCode.DAMAGED)
+    result = run("inspect", delta_file, code=ExitCode.DAMAGED)
     assert "checksum of the vector does not match at byte 1" in result.output
     assert "1,000 values; 1 damaged" in result.output
-    result = run("inspect", "--json", str(delta_file), code=ExitCode.DAMAGED)
+    result = run("inspect", "--json", delta_file, code=ExitCode.DAMAGED)
     assert json.loads(result.output)["damaged"] == 1
 
 
 def test_inspect_shows_a_puffin_file_with_all_kinds_of_blobs(tmp_path: Path) -> None:
-    blobs = [
-        DeletionVector(Bitmap([5]), "s3://lake/\x1b[2J:x:[odd]\nname.parquet").to_blob(),
-        EqualityDeleteVector(Bitmap([100, 500]), 3).to_blob(),
-        Blob("apache-datasketches-theta-v1", b"sketch"),
-    ]
+    vector = DeletionVector(Bitmap([5]), "s3://lake/\x1b[2J:x:[odd]\nname.parquet").to_blob()
+    sketch = Blob("apache-datasketches-theta-v1", b"sketch")
+    blobs = [vector, EqualityDeleteVector(Bitmap([100, 500]), 3).to_blob(), sketch]
     path = tmp_path / "x.puffin"
     path.write_bytes(puffin.encode(blobs).data)
-    result = run("inspect", str(path), code=0)
+    output = run("inspect", path, code=0).output
     odd = "s3://lake/\\x1b[2J:x:[odd]\\nname.parquet"  # it cannot speak to the terminal
-    for text in (odd, "field 3", "apache-datasketches-theta-v1"):
-        assert text in result.output
-    wrong = blobs[0].data[:-1] + bytes([blobs[0].data[-1] ^ 1])
-    broken = Blob(blobs[0].type, wrong, blobs[0].fields, blobs[0].properties)
+    assert [text for text in (odd, "field 3", sketch.type) if text not in output] == []
+    wrong = vector.data[:-1] + bytes([vector.data[-1] ^ 1])
+    broken = Blob(vector.type, wrong, vector.fields, vector.properties)
     path.write_bytes(puffin.encode([broken]).data)
-    run("inspect", str(path), code=ExitCode.DAMAGED)
+    run("inspect", path, code=ExitCode.DAMAGED)
 
 
 def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
-    missing = run("inspect", str(tmp_path / "nothing.bin"), code=ExitCode.NOT_FOUND)
-    assert "Error:" in missing.output
-    assert "nothing.bin does not exist" in missing.output
+    missing = run("inspect", tmp_path / "nothing.bin", code=ExitCode.NOT_FOUND)
+    assert "nothing.bin does not exist" in missing.output.partition("Error:")[2]
+    for name in (tmp_path, f"{tmp_path}/"):
+        result = run("inspect", name, code=ExitCode.NOT_FOUND)
+        assert "is not a Delta table: there is no such folder, or it is empty" in result.output
     (tmp_path / "text.bin").write_bytes(b"hello")
-    wrong = run("inspect", "--json", str(tmp_path / "text.bin"), code=ExitCode.DAMAGED)
+    wrong = run("inspect", "--json", tmp_path / "text.bin", code=ExitCode.DAMAGED)
     error = json.loads(wrong.output)["error"]
-    assert error["type"] == "FormatError"
+    assert (error["type"], error["found"]) == ("FormatError", "68 65 6c 6c")
     assert error["path"].endswith("text.bin")
-    assert error["found"] == "68 65 6c 6c"
+    result = run("inspect", "ftp://host/file.bin", code=ExitCode.UNSUPPORTED)
+    assert "Hint: use a path, or a URI with file, s3" in result.output
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
 def test_files_of_other_kinds_are_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file.bin"
     path.write_bytes(content)
-    result = run("inspect", str(path), code=ExitCode.DAMAGED)
+    result = run("inspect", path, code=ExitCode.DAMAGED)
     assert message.format(path=path) in result.output.replace("\n", " ")
 
 
@@ -93,13 +92,7 @@ def test_a_large_file_of_another_kind_stays_unread(tmp_path: Path) -> None:
         with (tmp_path / "large.bin").open("wb") as file:
             file.write(head)
             file.truncate(1 << 40)
-        run("inspect", str(tmp_path / "large.bin"), code=ExitCode.DAMAGED)
-
-
-def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
-    for name in (str(tmp_path), f"{tmp_path}/"):
-        result = run("inspect", name, code=ExitCode.NOT_FOUND)
-        assert "is not a Delta table: there is no such folder, or it is empty" in result.output
+        run("inspect", tmp_path / "large.bin", code=ExitCode.DAMAGED)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +102,7 @@ def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
 def test_odd_names_are_shown_as_they_are(delta_file: Path, name: str) -> None:
     path = delta_file.with_name(name)
     path.write_bytes(delta_file.read_bytes())
-    result = run("inspect", str(path), code=0)
+    result = run("inspect", path, code=0)
     shown = name.replace("\x1b", "\\x1b")
     assert f"{shown}: Delta deletion vector file" in result.output
     assert "\x1b" not in result.output
@@ -117,32 +110,15 @@ def test_odd_names_are_shown_as_they_are(delta_file: Path, name: str) -> None:
     assert json.loads(run("inspect", "--json", uri).output)["bytes"] == 84
 
 
-def test_vectors_in_the_native_layout_are_shown(tmp_path: Path) -> None:
-    roaring = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
-    payload = bytes.fromhex("d0d33964 01000000") + len(roaring).to_bytes(4, "little") + roaring
-    frame = len(payload).to_bytes(4, "big") + payload + crc32(payload).to_bytes(4, "big")
-    (tmp_path / "old.bin").write_bytes(b"\x01" + frame)
-    result = run("inspect", "--json", str(tmp_path / "old.bin"))
-    assert [entry["max"] for entry in json.loads(result.output)["entries"]] == [1]
-
-
-def test_hints_are_shown() -> None:
-    result = run("inspect", "ftp://host/file.bin", code=ExitCode.UNSUPPORTED)
-    assert "Hint: use a path, or a URI with file, s3" in result.output
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (errors.DelvecError("x"), 1),
-        (errors.PlanError("x"), 1),
-        (errors.ObjectNotFoundError("x"), 3),
-        (errors.TableNotFoundError("x"), 3),
-        (errors.ChecksumError("x"), 4),
-        (errors.UnsupportedFeatureError("x"), 5),
-        (errors.ConflictError("x"), 6),
-        (errors.VerificationError("x"), 7),
-    ],
-)
-def test_exit_codes_mean_something(error: errors.DelvecError, code: int) -> None:
-    assert exit_code(error) == code
+def test_exit_codes_mean_something() -> None:
+    codes = {
+        errors.DelvecError: 1,
+        errors.PlanError: 1,
+        errors.ObjectNotFoundError: 3,
+        errors.TableNotFoundError: 3,
+        errors.ChecksumError: 4,
+        errors.ConflictError: 6,
+        errors.UnsupportedFeatureError: 5,
+        errors.VerificationError: 7,
+    }
+    assert {kind: exit_code(kind("x")) for kind in codes} == codes

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.cli import main
 from delvec.cli.demo import demo as story
 from delvec.cli.demo import steps
 from delvec.cli.demo.demo import Tour
@@ -29,9 +27,12 @@ from delvec.cli.output import Output
 from delvec.errors import MissingDependencyError
 from delvec.report.format import format_size
 from delvec.storage import Storage
+from tests.cli import runner
+from tests.cli.runner import run_json
 from tests.spark.delta.readers import INTERPRETED, settings_of
 
 PERSON = b"maria.keller"
+run = partial(runner.run, "demo")
 
 
 class Told(NamedTuple):
@@ -59,10 +60,6 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["demo", *arguments])
-
-
 @pytest.mark.more
 @pytest.mark.spark
 def test_all_readers_of_the_log_agree_on_a_delete_that_changes_no_data_file(
@@ -73,8 +70,8 @@ def test_all_readers_of_the_log_agree_on_a_delete_that_changes_no_data_file(
     assert before - after == found["report"]["rows_deleted"] > 0
     *others, blind = found["readers"]
     assert any(each["reader"].startswith("delta-rs") for each in others)
-    for each in others:
-        assert (each["before"], each["after"], each["agrees"]) == (before, after, "yes")
+    seen = {(each["before"], each["after"], each["agrees"]) for each in others}
+    assert seen == {(before, after, "yes")}
     differs = f"no, +{before - after:,}"
     assert blind == {"reader": BLIND, "before": before, "after": before, "agrees": differs}
     by_delta = spark.read.format("delta").option("versionAsOf", 2).load(str(told.folder / "orders"))
@@ -87,19 +84,11 @@ def test_all_readers_of_the_log_agree_on_a_delete_that_changes_no_data_file(
         assert sha256(file.read_bytes()).hexdigest() == facts["sha256"]
         assert file.stat().st_size == facts["size"]
     assert format_size(sum(each["size"] for each in found["files"].values())) in told.text
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_update_and_merge_rewrite_no_file_and_their_rows_are_those_of_the_versions(
-    told: Told,
-) -> None:
     update, merge = told.found["writes"]["commits"]
     assert (update["operation"], merge["operation"]) == ("UPDATE", "MERGE")
     assert (update["rewritten"], merge["rewritten"]) == (0, 0)
-    assert [each["rows"] for each in (update, merge)] == [
-        told.table().count(version=version) for version in (3, 4)
-    ]
+    for each, version in ((update, 3), (merge, 4)):
+        assert each["rows"] == told.table().count(version=version)
     assert merge["rows"] - update["rows"] == merge["inserted"] > 0
     paid = told.table().to_arrow([("status", "=", "paid")], ["id"], version=3)
     assert update["updated"] == paid.num_rows > 0
@@ -135,28 +124,22 @@ def test_stock_iceberg_reads_upserts_and_the_rows_of_the_delta_table_from_its_fi
 @pytest.mark.more
 @pytest.mark.spark
 def test_the_person_is_in_the_bytes_until_the_vacuum_and_the_page_comes_last(told: Told) -> None:
-    found = told.found["erasing"]
-    table = told.table("customers")
+    found, table = told.found["erasing"], told.table("customers")
     rows = found["steps"][0]["live"]
     assert rows > 0
-    assert [(each["live"], each["deleted"], each["removed"]) for each in found["steps"]] == [
-        (rows, 0, 0),
-        (0, rows, 0),
-        (0, 0, rows),
-        (0, 0, 0),
-    ]
-    assert [each["raw"] > 0 for each in found["steps"]] == [True, True, True, False]
+    assert [
+        (each["live"], each["deleted"], each["removed"], each["raw"] > 0) for each in found["steps"]
+    ] == [(rows, 0, 0, True), (0, rows, 0, True), (0, 0, rows, True), (0, 0, 0, False)]
     files = [each for each in (told.folder / "customers").rglob("*") if each.is_file()]
     assert not [each for each in files if PERSON in each.read_bytes()]
     assert table.count() == found["rows"]
     assert not table.to_arrow([("customer", "=", 7)]).num_rows
     assert found["traces"]["is_empty"] is True
     assert "traces finds nothing" in told.text
-    file = told.folder / "report.html"
-    assert told.found["page"]["path"] == str(file)
+    file, page = told.folder / "report.html", told.found["page"]
+    assert (page["path"], page["report"]["version"]) == (str(file), told.table().version)
     assert str(file) in told.text
     assert file.read_text().startswith("<!doctype html>")
-    assert told.found["page"]["report"]["version"] == told.table().version
 
 
 @pytest.mark.more
@@ -173,36 +156,27 @@ def test_no_line_is_longer_than_80_columns_and_no_table_wider_than_60(told: Told
 
 
 def test_the_bytes_of_a_vector_are_told_by_an_option() -> None:
-    result = run("--bytes")
-    assert result.exit_code == 0
+    result = run("--bytes", code=0)
     for text in (
-        "6 of 30 rows are deleted",
-        "sizeInBytes     44",
-        "d1 d3 39 64",
-        "CRC-32",
-        "PFA1: a Puffin file",
-        "JSON: place and file of a vector",
-        '{"blobs":[{"type": "deletion-vector-',
+        *("6 of 30 rows are deleted", "sizeInBytes     44", "d1 d3 39 64", "CRC-32"),
+        *("PFA1: a Puffin file", "JSON: place and file of a vector", "rows 3 4 7 11 18 29"),
+        *('{"blobs":[{"type": "deletion-vector-', "5,000,000"),
         "52 bytes of Delta's file, 52 of Puffin's: the same",
-        "rows 3 4 7 11 18 29",
         "checksum of the vector does not match in deletion_vector_",
-        "5,000,000",
     ):
         assert text in result.output
     assert max(len(line.rstrip()) for line in result.output.splitlines()) <= 80
 
 
 def test_bytes_as_json_are_those_of_the_files_that_are_kept(tmp_path: Path) -> None:
-    result = run("--bytes", "--json", "--folder", str(tmp_path / "demo"))
-    assert result.exit_code == 0
-    document = json.loads(result.output)
+    document = run_json("demo", "--bytes", "--folder", tmp_path / "demo")
     assert document["same_bytes"] is True
     assert document["deleted_rows"] == [3, 4, 7, 11, 18, 29]
     for side in ("delta", "iceberg"):
         file = tmp_path / "demo" / document[side]["file"]
         assert file.read_bytes().hex() == document[side]["bytes"]
-        inspected = CliRunner().invoke(main, ["inspect", "--json", str(file)])
-        assert [each["cardinality"] for each in json.loads(inspected.output)["entries"]] == [6]
+        entries = run_json("inspect", file)["entries"]
+        assert [each["cardinality"] for each in entries] == [6]
 
 
 def test_without_java_it_says_how_to_get_one_and_shows_what_needs_none(
@@ -210,8 +184,7 @@ def test_without_java_it_says_how_to_get_one_and_shows_what_needs_none(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = run("--folder", str(tmp_path / "demo"))
-    assert result.exit_code == 0
+    result = run("--folder", tmp_path / "demo", code=0)
     assert "openjdk-17-jre-headless" in result.output
     table = DeltaTable.for_path(None, tmp_path / "demo" / "orders")
     assert f"{table.count():,} rows" in result.output
@@ -223,8 +196,7 @@ def test_a_table_that_is_there_already_is_left_alone(
     monkeypatch.setenv("JAVA_HOME", "/usr")
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "mine").write_text("mine")
-    result = run("--folder", str(tmp_path))
-    assert result.exit_code == ExitCode.USAGE
+    result = run("--folder", tmp_path, code=ExitCode.USAGE)
     assert "has a folder orders already" in result.output
     assert [each.name for each in tmp_path.rglob("*")] == ["orders", "mine"]
 
@@ -234,9 +206,6 @@ def test_where_iceberg_has_no_runtime_one_line_says_which_steps_are_left_out_and
 ) -> None:
     def no_runtime() -> str:
         raise MissingDependencyError("Iceberg has no runtime for this Spark", dependency="x")
-
-    def no_steps(_tour: Tour, _spark: None, *, iceberg: bool) -> dict[str, Any]:
-        return {"iceberg": iceberg}
 
     catalogs = []
 
@@ -248,16 +217,12 @@ def test_where_iceberg_has_no_runtime_one_line_says_which_steps_are_left_out_and
     monkeypatch.setattr(name, no_runtime)
     monkeypatch.setenv("JAVA_HOME", "/usr")
     monkeypatch.setattr(story, "on_spark", session)
-    monkeypatch.setattr(steps, "show_steps", no_steps)
-    result = run("--folder", str(tmp_path))
-    assert result.exit_code == 0, result.output
+    monkeypatch.setattr(steps, "show_steps", lambda _tour, _spark, *, iceberg: {"iceberg": iceberg})
+    result = run("--folder", tmp_path, code=0)
     assert catalogs == [None]
-    [line] = [each for each in result.output.splitlines() if "No Iceberg" in each]
-    assert line.strip() == (
-        "No Iceberg steps: no runtime for this Spark (pip install 'delvec[spark]')."
-    )
-    assert len(line.rstrip()) <= 80
-    assert json.loads(run("--folder", str(tmp_path), "--json").output)["iceberg"] is False
+    [line] = [each.strip() for each in result.output.splitlines() if "No Iceberg" in each]
+    assert line == "No Iceberg steps: no runtime for this Spark (pip install 'delvec[spark]')."
+    assert run_json("demo", "--folder", tmp_path)["iceberg"] is False
 
 
 @pytest.mark.more
@@ -268,25 +233,6 @@ def test_steps_that_need_iceberg_are_left_out_without_it(
     monkeypatch.setattr(steps, "STEPS", [step._replace(show=lambda *_: {}) for step in STEPS])
     tour = Tour(Output(), Storage.open(str(tmp_path)), is_kept=True)
     assert set(show_steps(tour, spark, iceberg=False)) == {"delete", "writes", "erasing", "page"}
-
-
-def test_what_is_printed_while_progress_is_shown_has_a_line_of_its_own() -> None:
-    code = """
-from delvec.cli.output import Output
-output = Output()
-with output.progress() as show:
-    show("at work", 0, 0)
-    output.note("a sentence")
-"""
-    terminal, end = pty.openpty()
-    place = {**os.environ, "TERM": "xterm"}
-    subprocess.run([sys.executable, "-c", code], stdout=end, stderr=end, check=True, env=place)
-    os.close(end)
-    shown = os.read(terminal, 1 << 16).decode()
-    os.close(terminal)
-    before, sentence, _ = shown.partition("a sentence")
-    assert sentence
-    assert before.endswith("\r\x1b[2K")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from delvec.cli.exits import ExitCode
 from delvec.cli.values import partition_values, typed_keys
 from delvec.errors import InvalidArgumentError
 from delvec.storage.listed_files import local_path
-from tests.cli.runner import run
+from tests.cli.runner import run, run_json
 from tests.iceberg.deletes.tables import new_table
 
 
@@ -44,33 +44,25 @@ def test_lines_of_standard_input_have_all_columns_of_the_key() -> None:
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_values_get_the_types_of_their_columns(spark: SparkSession, name: str) -> None:
+def test_values_get_the_types_of_their_columns_and_a_table_is_described(
+    spark: SparkSession, name: str
+) -> None:
     table = delvec.IcebergTable.for_name(spark, name)
     keys = typed_keys(table, ["id", "day", "part"], [["-7", "2026-01-31", "x,y"]])
     assert [str(field.type) for field in keys.schema] == ["int64", "date32[day]", "string"]
-    for column, value in (
-        ("id", "1.5"),
-        ("id", "x"),
-        ("day", "yesterday"),
-        ("id", "99999999999999999999"),
-    ):
+    wrong = {"id": ("1.5", "x", "99999999999999999999"), "day": ("yesterday",)}
+    for column, value in ((key, each) for key, found in wrong.items() for each in found):
         with pytest.raises(InvalidArgumentError, match=f"values of {column} are"):
             typed_keys(table, [column], [[value]])
     with pytest.raises(InvalidArgumentError, match="ix"):
         typed_keys(table, ["ix"], [["1"]])
     given = {"part": "1", "id_bucket": "3", "other": "x"}
     assert partition_values(table, given) == {"part": "1", "id_bucket": 3, "other": "x"}
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_a_table_is_described(spark: SparkSession, name: str) -> None:
-    delvec.IcebergTable.for_name(spark, name).create_branch("own", staging=True)
-    shown = run("detail", name, code=0)
-    assert "part, bucket[4](id)" in shown.output
-    assert "10 rows, 10 live" in shown.output
-    assert "main, own (staging)" in shown.output
-    described = json.loads(run("detail", name, "--branch", "own", "--json").output)
+    table.create_branch("own", staging=True)
+    shown = run("detail", name, code=0).output
+    for told in ("part, bucket[4](id)", "10 rows, 10 live", "main, own (staging)"):
+        assert told in shown
+    described = run_json("detail", name, "--branch", "own")
     assert (described["rows"], described["staging_branches"]) == (10, ["own"])
     missing = run("detail", f"{name}x", "--json", code=ExitCode.NOT_FOUND)
     assert json.loads(missing.output)["error"]["hint"] == f"did you mean {name.split('.')[2]}?"
@@ -82,14 +74,11 @@ def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_pa
     assert f"DELETE KEYS on {name}" in done.output
     assert "2 keys deleted" in done.output
     assert ids(spark, name) == [0, 3, 4, 5, 6, 7, 8, 9]
-    file = tmp_path / "gone.parquet"
-    pq.write_table(pa.table({"note": ["x"], "id": pa.array([3], pa.int64())}), file)
+    pq.write_table(pa.table({"note": ["x"], "id": [3]}), tmp_path / "gone.parquet")
     (tmp_path / "gone.csv").write_text("id,part\n4,0\n5,0\n")
-    for arguments in (
-        ("--key", "id", "--source", str(file)),
-        ("--key", "id", "--key", "part", "--source", str(tmp_path / "gone.csv")),
-    ):
-        done = run("delete-keys", name, *arguments, code=0)
+    run("delete-keys", name, "--key", "id", "--source", tmp_path / "gone.parquet", code=0)
+    pair = ("--key", "id", "--key", "part")
+    run("delete-keys", name, *pair, "--source", tmp_path / "gone.csv", code=0)
     assert ids(spark, name) == [0, 5, 6, 7, 8, 9]
     done = run("delete-keys", name, "--key", "id", "--source", "-", "--json", input="6\n7\n")
     assert json.loads(done.output)["keys"] == 2
@@ -115,10 +104,8 @@ def test_keys_are_deleted_in_a_partition_of_a_float(spark: SparkSession, name: s
     scope = ("--partition", "d=0.5", "--partition", "f=0.1")
     run("delete-keys", other, "--key", "id", "--values", "1", *scope, code=0)
     assert ids(spark, other) == [1, 2]
-    wrong = run(
-        "delete-keys", other, "--key", "id", "--values", "1", *scope[:2], "--partition", "f=x"
-    )
-    assert wrong.exit_code == ExitCode.USAGE
+    one = ("delete-keys", other, "--key", "id", "--values", "1", *scope[:2])
+    wrong = run(*one, "--partition", "f=x", code=ExitCode.USAGE)
     assert "not all values of f are float" in wrong.output
 
 
@@ -133,15 +120,14 @@ def test_rows_are_written_in_place_of_older_ones(
     txn = ("--txn-app-id", "cli", "--txn-version", "1")
     spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD id_bucket")
     delvec.IcebergTable.for_name(spark, name).create_branch("audit")
-    done = run(*arguments, "--branch", "audit", *txn, "--json", code=0)
-    assert json.loads(done.output)["rows_added"] == 2
+    branch = ("--branch", "audit", *txn)
+    assert run_json(*arguments, *branch)["rows_added"] == 2
     assert ids(spark, name, "audit") == [0, 1, 3, 4, 5, 6, 7, 8, 9, 17]
     assert ids(spark, name) == list(range(10))
-    again = json.loads(run(*arguments, "--branch", "audit", *txn, "--json").output)
-    assert again["replayed"]
+    assert run_json(*arguments, *branch)["replayed"]
     file.write_text("id,part,day,op\n1,b,2026-02-01,U\n1,c,2026-02-01,U\n")
     run(*arguments, code=ExitCode.USAGE)
-    done = run(*arguments, "--duplicates", "last", "--order-by", "part", code=0)
+    run(*arguments, "--duplicates", "last", "--order-by", "part", code=0)
     spark.catalog.refreshTable(name)
     assert spark.sql(f"SELECT part FROM {name} WHERE id = 1").collect()[0][0] == "c"
 
@@ -152,13 +138,11 @@ def test_deletes_are_merged_and_checked(spark: SparkSession, name: str) -> None:
     table = delvec.IcebergTable.for_name(spark, name)
     for key in (1, 2):
         table.delete_keys([key], "id")
-    planned = json.loads(run("consolidate", name, "--dry-run", "--json").output)
+    planned = run_json("consolidate", name, "--dry-run")
     assert (planned["files_before"], planned["files_after"]) == (2, 1)
-    done = run("consolidate", name, code=0)
-    assert "equality-delete files  2 -> 1" in done.output
+    assert "equality-delete files  2 -> 1" in run("consolidate", name, code=0).output
     assert ids(spark, name) == [0, 3, 4, 5, 6, 7, 8, 9]
-    sound = run("check", name, "--branch", "main", code=0)
-    assert "nothing is wrong" in sound.output
+    assert "nothing is wrong" in run("check", name, "--branch", "main", code=0).output
     [[path]] = spark.sql(f"SELECT file_path FROM {name}.files WHERE content = 2").collect()
     Path(local_path(path)).unlink()
     damaged = run("check", name, "--json", code=ExitCode.DAMAGED)

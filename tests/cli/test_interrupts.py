@@ -75,16 +75,14 @@ def test_an_interrupted_command_on_iceberg_says_so_too(
     monkeypatch.setattr(where, place, interrupt)
     result = CliRunner().invoke(main, ["delete-keys", name, "--key", "id", "--values", "1,2"])
     assert result.exit_code == 130
-    told = " ".join(result.stderr.split())
+    told = {
+        "before": "interrupted, no row was changed",
+        "during": r"interrupted, whether snapshot \d+ of lake\.interrupted",
+        "after": r"interrupted, snapshot \d+ of lake\.interrupted\.after was comm",
+    }
+    assert re.search(told[moment], " ".join(result.stderr.split()))
     spark.catalog.refreshTable(name)
-    left = spark.table(name).count()
-    if moment == "before":
-        assert "interrupted, no row was changed" in told
-    elif moment == "during":
-        assert re.search(r"interrupted, whether snapshot \d+ of lake\.interrupted", told)
-    else:
-        assert re.search(r"interrupted, snapshot \d+ of lake\.interrupted\.after was comm", told)
-    assert left == (8 if moment == "after" else 10)
+    assert spark.table(name).count() == (8 if moment == "after" else 10)
 
 
 def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,20 +95,19 @@ def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyP
     assert (result.exit_code, result.stderr) == (130, "Error: interrupted, nothing was written\n")
 
 
+def started(jobs: list[dict[str, object]]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.cli.interrupted", json.dumps(jobs)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("follow", [("--follow",), ()], ids=["follow", "once"])
 def test_a_signal_while_spark_starts_ends_the_command_quietly_and_leaves_no_jvm(
     sign: signal.Signals, follow: tuple[str, ...]
 ) -> None:
-    jobs = [{"at": "start", "arguments": ["resolve", "lake.db.t", *follow]}]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.interrupted", json.dumps(jobs)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    ) as process:
+    with started([{"at": "start", "arguments": ["resolve", "lake.db.t", *follow]}]) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(sign)
@@ -124,22 +121,16 @@ def test_a_real_signal_to_a_real_process(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make(path)
     sleep = "reflect('java.lang.Thread', 'sleep', 300000L) IS NULL"
-    jobs = [
-        {"at": "job", "arguments": ["delete", str(path), "--where", f"id = 3 OR {sleep}"]},
-        {
-            "at": "job",
-            "arguments": ["update", str(path), "--set", f"id=id + int({sleep})", "--all"],
-        },
-        {"at": "before", "arguments": ["update", str(path), "--set", "id=-1", "--where", "id = 3"]},
-        {"at": "after", "arguments": ["delete", str(path), "--where", "id = 4"]},
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.interrupted", json.dumps(jobs)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
+    commands = (
+        ("job", "delete", "--where", f"id = 3 OR {sleep}"),
+        ("job", "update", "--set", f"id=id + int({sleep})", "--all"),
+        ("before", "update", "--set", "id=-1", "--where", "id = 3"),
+        ("after", "delete", "--where", "id = 4"),
     )
+    jobs: list[dict[str, object]] = [
+        {"at": at, "arguments": [name, str(path), *more]} for at, name, *more in commands
+    ]
+    process = started(jobs)
     assert process.stdout is not None
     found = []
     for _ in jobs:

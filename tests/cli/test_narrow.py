@@ -9,65 +9,58 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from delvec.cli.commands import convert as convert_plan
-from delvec.cli.commands import describe as properties
-from delvec.cli.commands import files, history, refs, vacuum
-from delvec.cli.commands import files as iceberg_files
-from delvec.cli.commands import inspect as inspect_file
-from delvec.cli.commands import vacuum as clean_target
+from delvec.cli.commands import convert, describe, files, history, inspect, refs, vacuum
 from delvec.cli.output import Output
 from delvec.cli.terminal import Column, fitted
 from delvec.delta.check.report import CheckReport
 from delvec.report.findings import Finding
 
 NAME = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
-LONG = {
-    "action": "vector-replace",
+FILE, VECTOR = f"day=2026-01-31/{NAME}", "ab^-aqEH.-t@S}K{vb[*k^@1"
+LONG: dict[str, Any] = {
     "bytes": 123_456_789,
     "cardinality": 1_234_567_890,
-    "content": "equality-delete-vector",
     "deleted_rows": 1_234_567,
-    "engine": "Apache-Spark/4.1.4 Delta-Lake/4.4.0",
-    "error": None,
-    "file": f"day=2026-01-31/{NAME}",
-    "key": "delta.deletedFileRetentionDuration",
-    "kind": "deletion vector file",
     "max": 12_345_678_901,
     "min": 0,
-    "modified": "2026-01-31 10:00",
-    "name": f"day=2026-01-31/{NAME}",
-    "new_vector": "ab^-aqEH.-t@S}K{vb[*k^@1",
-    "of": f"s3://lake/orders/{NAME}",
     "offset": 123_456,
-    "old_vector": "cd^-aqEH.-t@S}K{vb[*k^@1",
+    "version": 123_456,
+    "error": None,
+    **dict.fromkeys(("row_count", "rows"), 12_345_678),
+    **dict.fromkeys(("file", "name"), FILE),
+    **dict.fromkeys(("new_vector", "old_vector"), VECTOR),
+    "path": NAME,
+    "of": f"s3://lake/orders/{NAME}",
+    "snapshot": "1234567890123456789",
+    "action": "vector-replace",
+    "content": "equality-delete-vector",
+    "staging": "yes",
+    "engine": "Apache-Spark/4.1.4 Delta-Lake/4.4.0",
+    "kind": "deletion vector file",
+    "key": "delta.deletedFileRetentionDuration",
+    "value": "interval 60 days",
+    "modified": "2026-01-31 10:00",
+    "when": "2026-01-31 10:00:00",
+    "size": "123.4 MiB",
     "operation": "CREATE OR REPLACE TABLE AS SELECT",
+    "reason": "no snapshot refers to it",
     "parameters": "where (amount > 100 AND day < '2026-01-31'), mode=Overwrite",
     "partition": "day=2026-01-31 country=Deutschland",
-    "path": NAME,
-    "reason": "no snapshot refers to it",
-    "row_count": 12_345_678,
-    "rows": 12_345_678,
     "share": "████▊     60.0 %",
-    "size": "123.4 MiB",
-    "snapshot": "1234567890123456789",
-    "staging": "yes",
     "type": "deletion-vector-v1",
-    "value": "interval 60 days",
     "vector": "absolute 40.5 KiB",
     "vectors": "12,345 added, 4 removed",
-    "version": 123_456,
-    "when": "2026-01-31 10:00:00",
 }
 WHOLE = ("deleted_rows", "size", "when", "version", "cardinality", "max", "row_count", "bytes")
 TABLES = {
-    "clean-target": clean_target._TARGET_COLUMNS,
-    "convert": convert_plan._COLUMNS,
+    "clean-target": vacuum._TARGET_COLUMNS,
+    "convert": convert._COLUMNS,
     "files": files._COLUMNS,
     "history": history._COLUMNS,
-    "iceberg-files": iceberg_files._ICEBERG_COLUMNS,
-    "inspect": inspect_file._COLUMNS,
+    "inspect": inspect._COLUMNS,
+    "iceberg-files": files._ICEBERG_COLUMNS,
     "refs": refs._COLUMNS,
-    "properties": properties._COLUMNS,
+    "properties": describe._COLUMNS,
     "vacuum": vacuum._COLUMNS,
 }
 
@@ -100,11 +93,8 @@ def test_a_table_of_any_command_fits_and_keeps_its_figures(name: str, width: int
 
 
 def test_columns_are_omitted_in_their_order_and_named() -> None:
-    columns = [
-        Column("a", "a", is_unbroken=True),
-        Column("b", "b", is_unbroken=True, omitted=2),
-        Column("c", "c", is_unbroken=True, omitted=1),
-    ]
+    omitted = {"a": 0, "b": 2, "c": 1}
+    columns = [Column(n, n, is_unbroken=True, omitted=at) for n, at in omitted.items()]
     rows = [{"a": "x" * 10, "b": "y" * 10, "c": "z" * 10}]
     found = [fitted(columns, rows, width) for width in (38, 37, 25, 24, 12, 11)]
     shown = [None if each is None else "".join(column.key for column in each) for each in found]

@@ -1,17 +1,20 @@
-"""All commands call the same thing by the same name."""
+"""All commands call the same thing by the same name, and shells complete it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from delvec.cli import main
 from delvec.cli.values import age_or_time
-from tests.cli.runner import commands
+from tests.cli.runner import commands, run
 from tests.delta.builder import TableBuilder
 
 SPARK = {"--conf", "--master", "--package"}
@@ -74,17 +77,6 @@ def test_times_without_a_zone_are_utc_wherever_they_are() -> None:
     assert age_or_time("0d") == timedelta(0)
 
 
-def test_arguments_have_few_names() -> None:
-    names = {
-        argument.name
-        for _, command in commands()
-        for argument in command.params
-        if isinstance(argument, click.Argument)
-    }
-    of_groups = {"columns", "name", "new_name"}
-    assert names <= {"table", "source", "target", "folder", "file", "shell"} | of_groups
-
-
 def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path / "t")
     table.create()
@@ -99,18 +91,60 @@ def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:
     assert "leads out of its folder" in " ".join(checked("--allow-path", "/x").split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("history", "s3:///orders"), "credentials go into --storage-option"),
-        (("history", "/orders", "-o", "s3://other=x"), "write --storage-option s3://other/aws_reg"),
-        (
-            ("--allow-path", "x", "history", "/orders"),
-            "write spark.delvec.allowedPaths and --allow-",
-        ),
-    ],
-)
-def test_hints_name_options_of_the_command(arguments: tuple[str, ...], told: str) -> None:
-    output = CliRunner().invoke(main, arguments, env={"COLUMNS": "300"}).output
-    assert told in output
-    assert "storage_options" not in output
+def test_hints_name_options_of_the_command() -> None:
+    for line, told in (
+        ("history s3:///orders", "credentials go into --storage-option"),
+        ("history /orders -o s3://other=x", "write --storage-option s3://other/aws_reg"),
+        ("--allow-path x history /orders", "write spark.delvec.allowedPaths and --allow-"),
+    ):
+        output = CliRunner().invoke(main, line.split(), env={"COLUMNS": "300"}).output
+        assert told in output
+        assert "storage_options" not in output
+
+
+def completed(*words: str) -> list[str]:
+    """What click answers to bash: a line `type,value` for each completion."""
+    bash = BashComplete(main, {}, "delvec", "_DELVEC_COMPLETE")
+    return [bash.format_completion(each) for each in bash.get_completions([*words[:-1]], words[-1])]
+
+
+def test_commands_options_choices_and_folders_are_completed() -> None:
+    assert "plain,--storage-option" in completed("files", "--s")
+    assert "plain,--option" not in completed("files", "--o")
+    for words, found in (
+        (("hi",), "plain,history"),
+        (("convert", "a", "b", "--verify", "c"), "plain,counts"),
+        (("branch", "cr"), "plain,create"),
+        (("branch", "drop", "t", "--dr"), "plain,--dry-run"),
+        (("files", "/la"), "dir,/la"),
+        (("append", "t", "--source", "/la"), "file,/la"),
+    ):
+        assert completed(*words) == [found]
+
+
+def test_completing_a_command_imports_none() -> None:
+    code = """
+import os, sys
+os.environ |= {"_DELVEC_COMPLETE": "bash_complete", "COMP_WORDS": "delvec h", "COMP_CWORD": "1"}
+from delvec.cli import main
+try:
+    main(prog_name="delvec")
+except SystemExit:
+    pass
+assert not {"pyarrow", "numpy", "rich", "pyspark"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_bash_completes_commands_by_the_script(tmp_path: Path) -> None:
+    script = f"""
+        PATH={Path(sys.executable).parent}:$PATH; cd {tmp_path}; eval "$(delvec completion bash)"
+        COMP_WORDS=(delvec hist); COMP_CWORD=1; _delvec_completion delvec 2>/dev/null
+        echo "${{COMPREPLY[@]}}"
+        complete -p delvec
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    shown = ["history", "complete -o nosort -F _delvec_completion delvec"]
+    assert done.stdout.splitlines() == shown
+    for shell in ("zsh", "fish"):
+        assert f"_DELVEC_COMPLETE={shell}_complete" in run("completion", shell, code=0).output

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,43 +41,53 @@ def environment(**more: str) -> Mapping[str, str]:
     return {**kept, "PYTHONWARNINGS": "default", **more}
 
 
-def test_a_closed_pipe_ends_the_command_quietly(table: Path) -> None:
-    arguments = [DELVEC, "files", str(table), "--limit", "0", "--json"]
-    process = subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline()
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == b""
-    assert process.wait() == ExitCode.NO_READER
-
-
-def test_the_exit_code_is_that_of_other_tools(table: Path) -> None:
-    script = f'set -o pipefail; "{DELVEC}" files "{table}" --limit 0 | head -1; echo $?'
+def output(command: Sequence[str], **more: str) -> str:
+    """What a command that succeeds prints into a pipe; it says nothing on standard error."""
     done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, check=True, env=environment()
+        command, capture_output=True, text=True, check=True, env=environment(**more)
     )
     assert done.stderr == ""
-    assert done.stdout.splitlines()[0].startswith(str(table))
-    assert done.stdout.splitlines()[-1] == "141"
+    return done.stdout
+
+
+def in_terminal(command: Sequence[str], *ends: str, **more: str) -> tuple[str, str]:
+    """What a command shows in a terminal, to which these ends lead, and in a pipe."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    out, err = (theirs if end in ends else subprocess.PIPE for end in ("stdout", "stderr"))
+    process = subprocess.Popen(command, env=environment(**more), stdout=out, stderr=err)
+    os.close(theirs)
+    piped = b"".join(each for each in process.communicate() if each)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert process.returncode == 0
+    return shown.decode(), piped.decode()
+
+
+def test_a_closed_pipe_ends_the_command_quietly(table: Path) -> None:
+    with subprocess.Popen(
+        [DELVEC, "files", str(table), "--limit", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == ExitCode.NO_READER
+    script = f'set -o pipefail; "{DELVEC}" files "{table}" --limit 0 | head -1; echo $?'
+    lines = output(["bash", "-c", script]).splitlines()
+    assert lines[0].startswith(str(table))
+    assert lines[-1] == "141"  # as of other tools
 
 
 def test_lines_in_a_pipe_are_whole_and_plain(table: Path) -> None:
-    done = subprocess.run(
-        [DELVEC, "files", str(table), "--limit", "0"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(TERM="xterm-256color"),
-    )
-    assert "\x1b" not in done.stdout
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert [f"7-{LONG}", "1", "B"] in lines
-    assert not any(line.endswith(" ") for line in done.stdout.splitlines())
-    assert done.stderr == ""
+    shown = output([DELVEC, "files", str(table), "--limit", "0"], TERM="xterm-256color")
+    assert "\x1b" not in shown
+    assert [f"7-{LONG}", "1", "B"] in [line.split() for line in shown.splitlines()]
+    assert not any(line.endswith(" ") for line in shown.splitlines())
 
 
 def test_help_and_history_import_neither_spark_nor_more_than_they_need(
@@ -101,6 +111,7 @@ for name in ("history", "detail", "schema", "properties", "files"):
     run(name, {str(table)!r})
 run("checkpoint", {str(table)!r}, "--dry-run")
 run("check", {str(tmp_path)!r})
+run("demo", "--json", "--no-spark")
 assert not {{"pyspark", "py4j"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -108,37 +119,31 @@ assert not {{"pyspark", "py4j"}} & set(sys.modules)
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_terminal_gets_colours_unless_it_wants_none(table: Path, *, plain: bool) -> None:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    more = {"NO_COLOR": "1"} if plain else {}
-    arguments = [DELVEC, "history", str(table)]
-    settings = environment(TERM="xterm-256color", **more)
-    process = subprocess.Popen(arguments, stdout=theirs, stderr=subprocess.PIPE, env=settings)
-    os.close(theirs)
-    assert process.stderr is not None
-    with process.stderr:
-        assert process.stderr.read() == b""  # progress is for terminals, and this is none
-    shown = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert process.wait() == 0
+    more = {"TERM": "xterm-256color", **({"NO_COLOR": "1"} if plain else {})}
+    shown, errors = in_terminal([DELVEC, "history", str(table)], "stdout", **more)
+    assert errors == ""  # progress is for terminals, and this is none
     assert ("\x1b[36m" in shown) == (not plain)
     assert "operation" in shown
 
 
 def test_progress_is_shown_on_standard_error_of_a_terminal(table: Path) -> None:
-    ours, theirs = pty.openpty()
-    arguments = [DELVEC, "checkpoint", str(table), "--dry-run"]
-    process = subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM="xterm")
-    )
-    os.close(theirs)
-    assert process.stdout is not None
-    with process.stdout:
-        shown = process.stdout.read().decode()
-    told = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert process.wait() == 0
+    command = [DELVEC, "checkpoint", str(table), "--dry-run"]
+    told, shown = in_terminal(command, "stderr", TERM="xterm")
     assert " checkpoint " in told
     assert "━" in told
     assert "━" not in shown
     assert "\x1b" not in shown
+
+
+def test_what_is_printed_while_progress_is_shown_has_a_line_of_its_own() -> None:
+    code = """
+from delvec.cli.output import Output
+output = Output()
+with output.progress() as show:
+    show("at work", 0, 0)
+    output.note("a sentence")
+"""
+    shown, _ = in_terminal([sys.executable, "-c", code], "stdout", "stderr", TERM="xterm")
+    before, sentence, _ = shown.partition("a sentence")
+    assert sentence
+    assert before.endswith("\r\x1b[2K")

@@ -10,22 +10,20 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection
 from io import BytesIO
 from threading import Event, Thread
+from urllib.request import urlopen
 
-import click
 import pytest
 from click.testing import Result
 from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.cli.exits import ExitCode
-from delvec.cli.values import seconds
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.commit.lock_state import lock_tags
-from tests.cli.runner import run
+from tests.cli.runner import run, run_json
 from tests.iceberg.deletes.tables import open_new
 
 DEADLINE = 300.0  # seconds for what takes a few: a machine may be slow, and no test waits longer
@@ -50,54 +48,40 @@ def rows(table: IcebergTable) -> list[tuple[int, str]]:
 RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each != 3]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("30s", 30), ("30", 30), (" 1.5m ", 90), ("500ms", 0.5), ("2 h", 7200), ("1d", 86400)],
-)
-def test_durations_have_a_unit_or_are_seconds(text: str, expected: float) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "s", "1e3", "1 week", "٣s", "1s2m", "inf", "nan"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a duration such as 30s"):
-        seconds(text)
-
-
 def test_a_port_that_is_taken_is_told_before_spark_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        result = run("resolve", "lake.db.t", "--follow", "--metrics-port", port)
-    assert result.exit_code == ExitCode.USAGE
+        given = ("--follow", "--metrics-port", port)
+        result = run("resolve", "lake.db.t", *given, code=ExitCode.USAGE)
     assert f"metrics cannot be served on 127.0.0.1:{port}" in result.output
 
 
 @pytest.mark.spark
 def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
-    before = rows(table)
+    before, given = rows(table), ("resolve", table.name, "--staging", "stage")
     snapshots = load_table(table.spark, table.identifier).metadata.ancestors("stage")
-    staged = [each.timestamp_ms for each in snapshots][1]  # newest first: deleted keys, then 5
-    oldest = table.oldest_unresolved("stage")
-    assert oldest is not None
-    assert round(oldest.timestamp() * 1000) == staged
-    assert table.oldest_unresolved() is None
-    result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--dry-run", code=0)
+    # Newest first: deleted keys, then 5.
+    assert oldest_ms(table, "stage") == [each.timestamp_ms for each in snapshots][1]
+    assert oldest_ms(table) is None
+    result = run(*given, "--key", "id", "--dry-run", code=0)
     assert "stage to main, dry run, nothing was written" in result.output
     assert rows(table) == before
-    result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--json", code=0)
-    report = json.loads(result.output)
+    report = run_json(*given, "--key", "id")
     assert report["staged_snapshots"] >= 2
     assert (report["rows_deleted"], report["absent"], report["rows_added"]) == (2, 1, 1)
     assert rows(table) == RESOLVED
-    assert table.oldest_unresolved("stage") is None
-    result = run("resolve", table.name, "--staging", "stage", "--max-snapshots", "1", code=0)
+    assert oldest_ms(table, "stage") is None
+    result = run(*given, "--max-snapshots", "1", code=0)
     assert f"RESOLVE on {table.name}: stage to main, nothing to do" in result.output
     table.delete_keys([8], "id")
     head = load_table(table.spark, table.identifier).metadata.head()
-    oldest = table.oldest_unresolved()
     assert head is not None
-    assert oldest is not None
-    assert round(oldest.timestamp() * 1000) == head.timestamp_ms
+    assert oldest_ms(table) == head.timestamp_ms
+
+
+def oldest_ms(table: IcebergTable, *branch: str) -> int | None:
+    found = table.oldest_unresolved(*branch)
+    return None if found is None else round(found.timestamp() * 1000)
 
 
 @pytest.mark.more
@@ -107,11 +91,12 @@ def test_what_was_committed_before_a_refusal_is_told(table: IcebergTable) -> Non
     table.compact(options={"rewrite-all": True})
     refused = ("resolve", table.name, "--staging", "stage", "--max-snapshots", "3", "--json")
     error = json.loads(run(*refused).output)["error"]
-    assert (error["type"], error["report"]["commits"]) == ("PlanError", 1)
-    assert (error["report"]["rows_deleted"], error["report"]["rows_added"]) == (2, 1)
+    report = error["report"]
+    assert (error["type"], report["commits"]) == ("PlanError", 1)
+    assert (report["rows_deleted"], report["rows_added"]) == (2, 1)
     assert "has rewritten or removed it" in error["message"]
-    head = error["report"]["snapshot_id"]
-    assert f"(committed before: snapshot {head} of main, from stage: 2 rows" in error["message"]
+    committed = f"(committed before: snapshot {report['snapshot_id']} of main, from stage: 2 rows"
+    assert committed in error["message"]
     assert rows(table) == RESOLVED
     assert "report" not in json.loads(run(*refused).output)["error"]
 
@@ -126,39 +111,36 @@ def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
             ("compact", *waiting),
             ("unlock",),
         ):
-            result = run(command, table.name, *more, "--json")
-            assert result.exit_code == ExitCode.CONFLICT
+            result = run(command, table.name, *more, "--json", code=ExitCode.CONFLICT)
             error = json.loads(result.output)["error"]
             assert error["type"] == "LockedError"
             assert "is locked by somebody for TEST" in error["message"]
             assert "--wait 60s" in error["hint"]
             assert "`delvec unlock --force`" in error["hint"]
-        planned = json.loads(run("unlock", table.name, "--force", "--dry-run", "--json").output)
+        planned = run_json("unlock", table.name, "--force", "--dry-run")
         assert (planned["owner"], planned["dry_run"]) == ("somebody", True)
-        assert (
-            "the lock of somebody for TEST is removed"
-            in run("unlock", table.name, "--force").output
-        )
+        removed = run("unlock", table.name, "--force").output
+        assert "the lock of somebody for TEST is removed" in removed
         assert f"UNLOCK of {table.name}: it is not locked" in run("unlock", table.name).output
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_index_is_made_brought_up_to_date_and_dropped(table: IcebergTable) -> None:
-    result = run("index", table.name, "--key", "id", code=0)
-    assert f"INDEX of {table.name} by id: built, reflects snapshot" in result.output
+    build, drop = (("index", table.name, *more) for more in (("--key", "id"), ("--drop",)))
+    told = f"INDEX of {table.name} by id: built, reflects snapshot"
+    assert told in run(*build, code=0).output
     table.spark.sql(f"INSERT INTO {table.name} VALUES (10, 'old')")
-    result = run("index", table.name, "--key", "id", "--json")
-    report = json.loads(result.output)
+    report = run_json(*build)
     assert (report["action"], report["added_rows"]) == ("updated", 1)
-    result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--index", "index")
-    assert result.exit_code == 0, result.output
+    given = ("--key", "id", "--staging", "stage", "--index", "index")
+    run("resolve", table.name, *given, code=0)
     assert rows(table) == [*RESOLVED, (10, "old")]
-    for dropped, told in ((True, "is dropped"), (False, "has no index")):
-        assert json.loads(run("index", table.name, "--drop", "--json").output)["dropped"] is dropped
-        if dropped:
-            run("index", table.name, "--key", "id", code=0)
-        assert told in run("index", table.name, "--drop").output
+    assert run_json(*drop)["dropped"] is True
+    run(*build, code=0)
+    assert "is dropped" in run(*drop).output
+    assert run_json(*drop)["dropped"] is False
+    assert "has no index" in run(*drop).output
     run("index", table.name, "--key", "nothing", code=ExitCode.USAGE)
 
 
@@ -170,8 +152,7 @@ def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     chosen = ("compact", table.name, "--rewrite-option", "min-input-files=2", "--where", "id >= 0")
     result = run(*chosen, "--dry-run", code=0)
     assert "main, dry run, nothing was written\n  data files  3 -> 1" in result.output
-    result = run(*chosen, "--json", code=0)
-    report = json.loads(result.output)
+    report = run_json(*chosen)
     assert (report["files_rewritten"], report["files_added"]) == (3, 1)
     assert rows(table) == [(each, "old") for each in range(12)]
     table.delete_keys([1], "id")
@@ -274,8 +255,8 @@ def test_ctrl_c_does_so_too(table: IcebergTable) -> None:
     assert result.exit_code == 0, result.output
     first, second, last = result.output.splitlines()
     assert first == f"{table.name}, every 600 s"
-    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d  snapshot", second)
-    assert "of main, from stage: 2 rows deleted" in second
+    when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
+    assert re.match(rf"{when}  snapshot.* of main, from stage: 2 rows deleted", second)
     assert last.endswith("stopped after 1 cycle: 1 commit, 3 keys, 2 rows deleted")
     assert rows(table) == RESOLVED
 
@@ -343,12 +324,8 @@ def test_an_error_that_ends_it_comes_after_what_was_done(table: IcebergTable) ->
 
 
 def _metrics(port: int) -> str:
-    connection = HTTPConnection("localhost", port, timeout=10)
-    try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
+    with urlopen(f"http://localhost:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 def _value(text: str, name: str) -> float:

@@ -30,9 +30,7 @@ def add(
     return {"add": action | ({"deletionVector": vector} if vector else {})}
 
 
-IN_FILE = {
-    "storageType": "u",
-    "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+IN_FILE = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^"} | {
     "offset": 1,
     "sizeInBytes": 40,
     "cardinality": 600,
@@ -81,51 +79,35 @@ def table(tmp_path: Path) -> Path:
     """A table of three files; the second version deletes in two of them."""
     root = tmp_path / "orders"
     first, second = "day=1/a.parquet", f"day=2/{LONG}"
-    create(
-        root,
-        WRITE,
-        add(first, 1_234_567, 1000),
-        add(second, 2_000_000, 1000, day="2"),
-        add("day=__HIVE_DEFAULT_PARTITION__/c.parquet", 500, 200, day=""),
-    )
-    commit(
-        root,
-        1,
-        DELETE,
-        *({"remove": {"path": path, "dataChange": True}} for path in (first, second)),
-        add(second, 2_000_000, 1000, IN_FILE, day="2"),
-        add(first, 1_234_567, 1000, INLINE),
-    )
+    third = add("day=__HIVE_DEFAULT_PARTITION__/c.parquet", 500, 200, day="")
+    create(root, WRITE, add(first, 1_234_567, 1000), add(second, 2_000_000, 1000, day="2"), third)
+    new = add(second, 2_000_000, 1000, IN_FILE, day="2"), add(first, 1_234_567, 1000, INLINE)
+    old = ({"remove": {"path": path, "dataChange": True}} for path in (first, second))
+    commit(root, 1, DELETE, *old, *new)
     return root
 
 
-def test_files_shows_each_file_with_its_deleted_rows(table: Path) -> None:
-    result = run("files", table, code=0)
-    lines = result.output.splitlines()
-    assert lines[0] == f"{table}: version 1"
-    assert lines[2].split() == ["file", "partition", "rows", "deleted", "share", "vector", "size"]
-    shown = [line.split() for line in lines[4:7]]
-    assert shown[0] == [
-        f"part-00000-fae5310a…{LONG[-20:]}",
-        "day=2",
-        *("1,000", "600", "████▊", "60.0", "%", "file", "40", "B", "1.9", "MiB"),
-    ]
-    assert shown[1] == [
-        "a.parquet",
-        "day=1",
-        *("1,000", "1", "▏", "0.1", "%", "inline", "40", "B", "1.2", "MiB"),
-    ]
-    assert shown[2] == ["c.parquet", "day=NULL", "200", "500", "B"]
-    assert lines[-1] == ("3 files, 3.1 MiB, 2,200 rows, 601 of them deleted (27.3 %) by 2 vectors")
-    assert "statistics" not in result.output
+def words(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
 
+
+def test_files_shows_each_file_with_its_deleted_rows(table: Path) -> None:
+    output = run("files", table, code=0).output
+    heading, _, titles, _, *shown, _, _ = words(output)[:9]
+    assert heading == [f"{table}:", "version", "1"]
+    assert titles == ["file", "partition", "rows", "deleted", "share", "vector", "size"]
+    assert [" ".join(line) for line in shown] == [
+        f"part-00000-fae5310a…{LONG[-20:]} day=2 1,000 600 ████▊ 60.0 % file 40 B 1.9 MiB",
+        "a.parquet day=1 1,000 1 ▏ 0.1 % inline 40 B 1.2 MiB",
+        "c.parquet day=NULL 200 500 B",
+    ]
+    told = "3 files, 3.1 MiB, 2,200 rows, 601 of them deleted (27.3 %) by 2 vectors"
+    assert output.splitlines()[-1] == told
+    assert "statistics" not in output
     narrow = run("files", table, columns=80).output
     assert max(map(len, narrow.splitlines()[1:])) <= 80
     for text in ("████▊     60.0 %", "1.2 MiB", "y.parquet", "No room for: vector."):
         assert text in narrow
-
-
-def test_files_as_json_tells_everything(table: Path) -> None:
     found = run_json("files", table)
     total, [first, _, last] = found["total"], found["files"]
     assert (total["bytes"], total["row_count"], total["deleted_rows"]) == (3_235_067, 2200, 601)
@@ -139,8 +121,7 @@ def test_files_as_json_tells_everything(table: Path) -> None:
 
 def test_files_as_of_a_version_or_a_time(table: Path) -> None:
     by_version = run_json("files", table, "--version", "0")
-    assert by_version["version"] == 0
-    assert by_version["total"]["deleted_rows"] == 0
+    assert (by_version["version"], by_version["total"]["deleted_rows"]) == (0, 0)
     assert run_json("files", table, "--timestamp", "2024-01-31 12:30") == by_version
     text = run("files", table, "--version", "0").output
     assert "3 files, 3.1 MiB, 2,200 rows; no row is deleted by a vector" in text
@@ -150,24 +131,19 @@ def test_files_as_of_a_version_or_a_time(table: Path) -> None:
     run("files", table, "--version", "7", code=ExitCode.USAGE)
 
 
-def test_files_says_when_statistics_are_missing(table: Path) -> None:
+def test_files_says_when_statistics_are_missing_and_shows_the_first_of_many(table: Path) -> None:
     commit(table, 2, None, add("day=3/d.parquet", 1, None, day="3"))
-    result = run("files", table)
-    assert "4 files, 3.1 MiB, 601 rows deleted by 2 vectors" in result.output
-    assert "The log has no statistics of 1 file: " in result.output
-    total = run_json("files", table)["total"]
-    assert total["row_count"] is None
-    assert total["files_without_row_count"] == 1
-
-
-def test_files_shows_the_first_of_many(table: Path) -> None:
-    many = [add(f"day=1/{number}.parquet", 1, 1) for number in range(100)]
-    commit(table, 2, None, *many)
     text = run("files", table).output
-    assert "… and 53 more; --limit 0 shows all" in text
+    assert "4 files, 3.1 MiB, 601 rows deleted by 2 vectors" in text
+    assert "The log has no statistics of 1 file: " in text
+    total = run_json("files", table)["total"]
+    assert (total["row_count"], total["files_without_row_count"]) == (None, 1)
+    commit(table, 3, None, *(add(f"day=1/{number}.parquet", 1, 1) for number in range(100)))
+    text = run("files", table).output
+    assert "… and 54 more; --limit 0 shows all" in text
     assert text.index("600") < text.index("0.parquet")
     assert "more" not in run("files", table, "--limit", "0").output
-    assert len(run_json("files", table, "--limit", "1")["files"]) == 103
+    assert len(run_json("files", table, "--limit", "1")["files"]) == 104
 
 
 def test_an_empty_table_whose_commit_says_nothing(tmp_path: Path) -> None:
@@ -178,47 +154,7 @@ def test_an_empty_table_whose_commit_says_nothing(tmp_path: Path) -> None:
     assert lines[4].split() == ["0", "2024-01-31", "12:00:00"]
 
 
-def test_history_shows_what_was_done(table: Path) -> None:
-    result = run("history", table, code=0)
-    lines = [line.rstrip() for line in result.output.splitlines() if line.strip()]
-    assert lines[0] == f"{table}: 2 commits"
-    assert [part.strip() for part in lines[3].split("   ") if part.strip()] == [
-        "1",
-        "2024-01-31 13:00:00",
-        "DELETE",
-        "where (id#3L < 600)",
-        "601 deleted",
-        "2 added",
-        "delvec/0.1",
-    ]
-    assert [part.strip() for part in lines[4].split("   ") if part.strip()] == [
-        "0",
-        "2024-01-31 12:00:00",
-        "WRITE",
-        'mode=Append, partitionBy=["day"]',
-        "2,200 written",
-        "Apache-Spark/4.1.4 Delta-Lake/4.4.0",
-    ]
-    assert len(lines) == 5
-
-
-def test_history_as_json_tells_everything_that_commits_say(table: Path) -> None:
-    commit(table, 2, None, {"txn": {"appId": "a", "version": 1}})
-    assert run_json("history", table)["commits"][:2] == [
-        {"version": 2, "timestamp": "2024-01-31T14:00:00.000+00:00"},
-        {"version": 1, "timestamp": "2024-01-31T13:00:00.000+00:00", **DELETE},
-    ]
-
-
-def test_history_can_be_cut_short_and_says_so(table: Path) -> None:
-    result = run("history", table, "--limit", "1")
-    assert "1 commit\n" in result.output
-    assert "Older commits are left out; without --limit all are shown." in result.output
-    assert "WRITE" not in result.output
-    assert len(run_json("history", table, "--limit", "1")["commits"]) == 1
-
-
-def test_history_reads_what_other_writers_say(table: Path) -> None:
+def test_history_shows_what_was_done_whoever_did_it(table: Path) -> None:
     info = {
         "operation": "MERGE",
         "operationParameters": {"predicate": "id = 3", "matched": [{"type": "delete"}]},
@@ -226,9 +162,25 @@ def test_history_reads_what_other_writers_say(table: Path) -> None:
         "clientVersion": "delta-rs.1.6.6",
     }
     commit(table, 2, info)
-    text = run("history", table).output
-    assert "where id = 3, matched=" in text
-    assert "5 deleted, 1,200 written" in text
+    lines = words(run("history", table, code=0).output)
+    assert lines[0] == [f"{table}:", "3", "commits"]
+    of_others = 'MERGE where id = 3, matched=[{"type":"delete"}] 5 deleted, 1,200 written'
+    of_spark = 'WRITE mode=Append, partitionBy=["day"] 2,200 written Apache-Spark/4.1.4'
+    assert [" ".join(line) for line in lines[4:7]] == [
+        f"2 2024-01-31 14:00:00 {of_others}",
+        "1 2024-01-31 13:00:00 DELETE where (id#3L < 600) 601 deleted 2 added delvec/0.1",
+        f"0 2024-01-31 12:00:00 {of_spark} Delta-Lake/4.4.0",
+    ]
+    commit(table, 3, None, {"txn": {"appId": "a", "version": 1}})
+    assert run_json("history", table)["commits"][:3:2] == [
+        {"version": 3, "timestamp": "2024-01-31T15:00:00.000+00:00"},
+        {"version": 1, "timestamp": "2024-01-31T13:00:00.000+00:00", **DELETE},
+    ]
+    cut = run("history", table, "--limit", "1").output
+    assert "1 commit\n" in cut
+    assert "Older commits are left out; without --limit all are shown." in cut
+    assert "WRITE" not in cut
+    assert len(run_json("history", table, "--limit", "1")["commits"]) == 1
 
 
 @pytest.mark.parametrize("name", ["files", "history"])

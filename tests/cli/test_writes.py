@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,49 +18,39 @@ from delvec.spark.failures import translate_errors
 from delvec.statements.clauses import ClauseText, Cursor, assignments, parse_clause
 from tests.cli.runner import run
 
+WORDS = "(s.then or s.case) and 'then' <> `then` and r'\\' = s.p"
+SPOKEN = "s.a = 'it\\'s then' /* then ' */ and s.b"
+VALUE = "if(s.b == 1, 'x,y', \"z\")"
+CLAUSES = {
+    "matched then delete": ("matched", "delete"),
+    "WHEN MATCHED AND s.x > 1 THEN DELETE": ("matched", "delete", "s.x > 1"),
+    "matched then update set *": ("matched", "update_all"),
+    f"matched then update set a = s.a, t.`b,=c` = {VALUE}": (
+        *("matched", "update", None),
+        {"a": "s.a", "b,=c": VALUE},
+    ),
+    "not matched then insert *": ("not_matched", "insert_all"),
+    "not matched by target then insert *": ("not_matched", "insert_all"),
+    "not matched and s.a <=> ')' then insert (a, `b)`) values (s.a, f(1, [2, 3]))": (
+        *("not_matched", "insert", "s.a <=> ')'"),
+        {"a": "s.a", "b)": "f(1, [2, 3])"},
+    ),
+    "not matched by source then delete": ("not_matched_by_source", "delete"),
+    "Not  Matched\nBy Source And t.day < '2026' Then Update Set gone = true": (
+        *("not_matched_by_source", "update", "t.day < '2026'"),
+        {"gone": "true"},
+    ),
+    **{
+        f"matched and {condition} then delete": ("matched", "delete", condition)
+        for condition in ("case when s.a then t.b else false end", WORDS, "s.a.end")
+    },
+    f"matched and {SPOKEN} -- then (\n then delete": ("matched", "delete", SPOKEN),
+}
 
-@pytest.mark.parametrize(
-    ("text", "clause"),
-    [
-        ("matched then delete", ClauseText("matched", "delete")),
-        ("WHEN MATCHED AND s.x > 1 THEN DELETE", ClauseText("matched", "delete", "s.x > 1")),
-        ("matched then update set *", ClauseText("matched", "update_all")),
-        (
-            "matched then update set a = s.a, t.`b,=c` = if(s.b == 1, 'x,y', \"z\")",
-            ClauseText(
-                "matched", "update", None, {"a": "s.a", "b,=c": "if(s.b == 1, 'x,y', \"z\")"}
-            ),
-        ),
-        ("not matched then insert *", ClauseText("not_matched", "insert_all")),
-        ("not matched by target then insert *", ClauseText("not_matched", "insert_all")),
-        (
-            "not matched and s.a <=> ')' then insert (a, `b)`) values (s.a, f(1, [2, 3]))",
-            ClauseText("not_matched", "insert", "s.a <=> ')'", {"a": "s.a", "b)": "f(1, [2, 3])"}),
-        ),
-        ("not matched by source then delete", ClauseText("not_matched_by_source", "delete")),
-        (
-            "Not  Matched\nBy Source And t.day < '2026' Then Update Set gone = true",
-            ClauseText("not_matched_by_source", "update", "t.day < '2026'", {"gone": "true"}),
-        ),
-        (
-            "matched and case when s.a then t.b else false end then delete",
-            ClauseText("matched", "delete", "case when s.a then t.b else false end"),
-        ),
-        (
-            "matched and (s.then or s.case) and 'then' <> `then` and r'\\' = s.p then delete",
-            ClauseText(
-                "matched", "delete", "(s.then or s.case) and 'then' <> `then` and r'\\' = s.p"
-            ),
-        ),
-        (
-            "matched and s.a = 'it\\'s then' /* then ' */ and s.b -- then (\n then delete",
-            ClauseText("matched", "delete", "s.a = 'it\\'s then' /* then ' */ and s.b"),
-        ),
-        ("matched and s.a.end then delete", ClauseText("matched", "delete", "s.a.end")),
-    ],
-)
-def test_clauses_are_read_as_sql_reads_them(text: str, clause: ClauseText) -> None:
-    assert parse_clause(text) == clause
+
+@pytest.mark.parametrize(("text", "clause"), CLAUSES.items())
+def test_clauses_are_read_as_sql_reads_them(text: str, clause: tuple[Any, ...]) -> None:
+    assert parse_clause(text) == ClauseText(*clause)
 
 
 @pytest.mark.parametrize(
@@ -100,33 +91,21 @@ def test_clauses_call_the_method_of_their_name() -> None:
         def __getattr__(self, name: str) -> object:
             return lambda *values, condition: (name, *values, condition)
 
-    called = [
-        parse_clause(text).add_to(Recorder())
-        for text in (
-            "matched and a then delete",
-            "matched then update set x = 1",
-            "not matched then insert *",
-            "not matched by source then update set x = 1",
-        )
-    ]
-    assert called == [
-        ("when_matched_delete", "a"),
-        ("when_matched_update", {"x": "1"}, None),
-        ("when_not_matched_insert_all", None),
-        ("when_not_matched_by_source_update", {"x": "1"}, None),
-    ]
+    for text, called in {
+        "matched and a then delete": ("when_matched_delete", "a"),
+        "matched then update set x = 1": ("when_matched_update", {"x": "1"}, None),
+        "not matched then insert *": ("when_not_matched_insert_all", None),
+        "not matched by source then update set x = 1": (
+            *("when_not_matched_by_source_update", {"x": "1"}, None),
+        ),
+    }.items():
+        assert parse_clause(text).add_to(Recorder()) == called
 
 
 def test_assignments_are_divided_by_their_own_commas_only() -> None:
     text = "a=b=c, s.x = struct(1, 2), `o``k` = 1, `s` . `.y` = 2, m = map['k,'], n = a <= b"
-    assert assignments(Cursor(text, hint="")) == {
-        "a": "b=c",
-        "s.x": "struct(1, 2)",
-        "o`k": "1",
-        "`s`.`.y`": "2",
-        "m": "map['k,']",
-        "n": "a <= b",
-    }
+    found = {"a": "b=c", "s.x": "struct(1, 2)", "o`k": "1", "`s`.`.y`": "2", "n": "a <= b"}
+    assert assignments(Cursor(text, hint="")) == {**found, "m": "map['k,']"}
 
 
 @pytest.mark.spark
@@ -167,8 +146,8 @@ def source_rows(
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_sources_take_the_types_of_the_table_and_keep_other_columns(
-    orders: DeltaTable, tmp_path: Path
+def test_sources_take_the_types_of_the_table_and_are_known_by_name_or_by_what_they_are(
+    spark: SparkSession, orders: DeltaTable, tmp_path: Path
 ) -> None:
     file = tmp_path / "new.csv"
     file.write_text("note,ID,day,extra\n007,1,2026-01-31,5\n,2,,6\n")
@@ -180,43 +159,27 @@ def test_sources_take_the_types_of_the_table_and_keep_other_columns(
     types, rows = source_rows(orders, file)
     assert types == {"day": "date", "extra": "array<bigint>", "id": "bigint"}
     assert rows == [(date(2026, 1, 31), [1], 1)]
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_a_source_is_known_by_its_name_or_by_what_it_is(
-    spark: SparkSession, orders: DeltaTable, tmp_path: Path
-) -> None:
-    spark.range(2).write.parquet(str(tmp_path / "a.parquet"))
-    spark.range(2).write.parquet(str(tmp_path / "folder"))
-    spark.range(2).write.format("delta").save(str(tmp_path / "table"))
-    assert source_rows(orders, tmp_path / "a.parquet")[1] == [(0,), (1,)]
-    assert source_rows(orders, tmp_path / "folder", "parquet")[1] == [(0,), (1,)]
-    assert source_rows(orders, tmp_path / "table")[1] == [(0,), (1,)]
+    for name, form in (("a.parquet", "parquet"), ("folder", "parquet"), ("table", "delta")):
+        spark.range(2).write.format(form).save(str(tmp_path / name))
+        given = form if name == "folder" else None
+        assert source_rows(orders, tmp_path / name, given)[1] == [(0,), (1,)]
     with pytest.raises(InvalidArgumentError, match="does not show its format"):
         source_rows(orders, tmp_path / "folder")
 
 
 @pytest.mark.more
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_a_source_that_is_not_there_is_not_found(orders: DeltaTable, tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_or_has_values_of_another_type_is_an_error(
+    orders: DeltaTable, tmp_path: Path
+) -> None:
+    root = orders.storage.root
     for name, *more in (("a.parquet",), ("a.csv",), ("a.json",), ("b",), ("b", "--format", "csv")):
-        result = run("append", orders.storage.root, "--source", tmp_path / name, *more)
-        assert result.exit_code == ExitCode.NOT_FOUND, result.output
+        source = ("--source", tmp_path / name)
+        result = run("append", root, *source, *more, code=ExitCode.NOT_FOUND)
         assert f"{tmp_path}/{name} does not exist" in result.output
     keys = ("--key", "id", "--source", f"{tmp_path}/gone.csv")
-    assert run("delete-keys", orders.storage.root, *keys).exit_code == ExitCode.NOT_FOUND
-
-
-@pytest.mark.more
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("name", "text"), [("new.csv", "id,day\none,2026-01-31\n"), ("new.json", '{"id": "one"}\n')]
-)
-def test_a_value_of_another_type_is_an_error_not_null(
-    orders: DeltaTable, tmp_path: Path, name: str, text: str
-) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(DelvecError, match=name), translate_errors("orders"):
-        source_rows(orders, tmp_path / name)
+    run("delete-keys", root, *keys, code=ExitCode.NOT_FOUND)
+    for name, text in {"n.csv": "id,day\none,2026-01-31\n", "n.json": '{"id": "one"}\n'}.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(DelvecError, match=name), translate_errors("orders"):
+            source_rows(orders, tmp_path / name)

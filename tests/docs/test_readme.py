@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 
+from delvec.cli import main
 from tests.docs.pages import PAGES, blocks, check_without_spark, missing_output, printed_by
 from tests.repository import ROOT
 
@@ -60,13 +62,23 @@ def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in slugs(linked), target
 
 
+# In code, inline or as a line: `delvec convert SOURCE TARGET --dry-run`.
+SHOWN: Final = re.compile(r"(?:^\$? ?|`)delvec ([a-z-]+)([^`\n]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_have_the_options_that_a_page_shows(page: Path) -> None:
+    for name, rest in SHOWN.findall(page.read_text()):
+        command = main.get_command(click.Context(main), name)
+        params = [] if command is None else command.params
+        known = {text for each in params for text in (*each.opts, *each.secondary_opts)}
+        shown = set(re.findall(r"(?<=\s)--[a-z-]+", rest))
+        assert shown <= known | {"--help"}, f"delvec {name}{rest}"
+
+
 def test_the_targets_that_the_pages_name_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    named = {
-        target
-        for page in PAGES
-        for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", page.read_text(), re.MULTILINE)
-    }
+    text = "\n".join(page.read_text() for page in PAGES)
+    named = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", text, re.MULTILINE))
     assert {"demo", "test", "bench", "lint", "docs"} <= named
-    for target in named:
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    assert named <= set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))

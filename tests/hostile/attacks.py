@@ -8,14 +8,7 @@ from typing import Final
 from tests.hostile.attack import Attack
 
 _TABLES: Final = (
-    "documents",
-    "expressions",
-    "iceberg",
-    "log_names",
-    "names",
-    "paths",
-    "races",
-    "sizes",
+    *("documents", "expressions", "iceberg", "log_names", "names", "paths", "races", "sizes"),
     "texts",
 )
 

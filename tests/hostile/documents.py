@@ -31,8 +31,8 @@ def _small(ground: Ground) -> TableBuilder:
     return small_table(ground.table)[0]
 
 
-def _changed(change: Callable[[dict[str, Any]], object], *kinds: str) -> Callable[[Ground], None]:
-    """Change the actions of some kinds in all commits."""
+def _changed(change: Callable[[dict[str, Any]], object], kind: str) -> Callable[[Ground], None]:
+    """Change the actions of a kind in all commits."""
 
     def put(ground: Ground) -> None:
         table = _small(ground)
@@ -40,9 +40,8 @@ def _changed(change: Callable[[dict[str, Any]], object], *kinds: str) -> Callabl
             path = table.commit_path(version)
             actions = [json.loads(line) for line in path.read_text().splitlines()]
             for action in actions:
-                for kind in kinds:
-                    if kind in action:
-                        change(action[kind])
+                if kind in action:
+                    change(action[kind])
             text = "".join(json.dumps(action) + "\n" for action in actions)
             path.write_text(text.replace('"<deep>"', _DEEP))
 
@@ -65,23 +64,25 @@ def _with_action(**action: Any) -> Callable[[Ground], object]:  # noqa: ANN401
     return lambda ground: _small(ground).commit(action)
 
 
+def _set(key: str, value: object, kind: str = "add") -> Callable[[Ground], None]:
+    return _changed(lambda body: body.update({key: value}), kind)
+
+
+def _domain(name: object, configuration: str) -> dict[str, object]:
+    return {"domain": name, "configuration": configuration}
+
+
 # Where a document is nested deep, and what comes of it when the table is read.
 _NESTED: Final[dict[str, tuple[Callable[[Ground], object], bool]]] = {
     "the hint at the newest checkpoint": (_with_file("_last_checkpoint", _DEEP), True),
     "a checksum file": (_with_file(f"{2:020d}.crc", _DEEP), True),
     "the mark of the last vacuum": (_with_file("_last_vacuum_info", _DEEP), True),
-    "a commitInfo": (_changed(lambda body: body.update(extra="<deep>"), "commitInfo"), False),
-    "the schema": (_changed(lambda body: body.update(schemaString=_DEEP), "metaData"), False),
-    "an option of the format": (
-        _changed(lambda body: body.update(format="<deep>"), "metaData"),
-        False,
-    ),
-    "statistics": (_changed(lambda body: body.update(stats=_DEEP), "add"), True),
-    "tags of a file": (_changed(lambda body: body.update(tags="<deep>"), "add"), True),
-    "a domain": (
-        _with_action(domainMetadata={"domain": "delta.clustering", "configuration": _DEEP}),
-        True,
-    ),
+    "a commitInfo": (_set("extra", "<deep>", "commitInfo"), False),
+    "the schema": (_set("schemaString", _DEEP, "metaData"), False),
+    "an option of the format": (_set("format", "<deep>", "metaData"), False),
+    "statistics": (_set("stats", _DEEP), True),
+    "tags of a file": (_set("tags", "<deep>"), True),
+    "a domain": (_with_action(domainMetadata=_domain("delta.clustering", _DEEP)), True),
 }
 
 _HINTS: Final[dict[str, bytes]] = {
@@ -93,40 +94,32 @@ _HINTS: Final[dict[str, bytes]] = {
 }
 
 
-def _set(key: str, value: object, kind: str = "add") -> Callable[[Ground], None]:
-    return _changed(lambda body: body.update({key: value}), kind)
+def _schema(field: str) -> Callable[[Ground], None]:
+    return _set("schemaString", f'{{"type":"struct","fields":[{field}]}}', "metaData")
+
+
+def _relined(form: str) -> Callable[[Ground], object]:
+    """Put the info and the two adds of a commit into other lines."""
+
+    def put(ground: Ground) -> None:
+        path = _small(ground).commit_path(1)
+        path.write_text(form.format(*path.read_text().splitlines()))
+
+    return put
 
 
 _WRONG_BODIES: Final[dict[str, Callable[[Ground], object]]] = {
-    "a domain that is an object": _with_action(domainMetadata={"domain": {}, "configuration": ""}),
+    "a domain that is an object": _with_action(domainMetadata=_domain({}, "")),
     "a transaction of a version beyond longs": _with_action(txn={"appId": "a", "version": 10**30}),
     "an application that is a list": _with_action(txn={"appId": [], "version": 1}),
     "a path that is a number": _set("path", 7),
     "a size beyond longs": _set("size", 10**30),
     "half of a surrogate pair in a path": _set("path", "\ud800"),
-    "half of a surrogate pair in the schema": _set(
-        "schemaString",
-        '{"type":"struct","fields":[{"name":"\\ud800","type":"long","nullable":true}]}',
-        "metaData",
-    ),
-    "a decimal of thousands of digits": _set(
-        "schemaString",
-        f'{{"type":"struct","fields":[{{"name":"id","type":"decimal({_DIGITS},0)"}}]}}',
-        "metaData",
-    ),
-    "a line that is null": lambda ground: _set_first(_small(ground).commit_path(1), "null"),
-    "two actions in one line": lambda ground: _join_lines(_small(ground).commit_path(1)),
+    "half of a surrogate pair in the schema": _schema('{"name":"\\ud800","type":"long"}'),
+    "a decimal of thousands of digits": _schema(f'{{"name":"id","type":"decimal({_DIGITS},0)"}}'),
+    "a line that is null": _relined("null\n{1}\n{2}"),
+    "two actions in one line": _relined("{0}\n{1} {2}\n\n"),  # other engines read the first alone
 }
-
-
-def _set_first(path: Path, line: str) -> None:
-    path.write_text("\n".join([line, *path.read_text().splitlines()[1:]]))
-
-
-def _join_lines(path: Path) -> None:
-    """Put two adds into one line: other engines read the first alone."""
-    info, first, second = path.read_text().splitlines()
-    path.write_text(f"{info}\n{first} {second}\n\n")
 
 
 def _char_column(width: str) -> Callable[[Ground], None]:
@@ -153,18 +146,12 @@ def _count_is(count: int) -> Callable[[Ground, Any], None]:
     return look
 
 
-def _bad_strings(table: pa.Table) -> pa.Table:
-    """Return a table of which a column of bytes is said to be one of strings."""
-    column = table["s"].combine_chunks()
-    return table.set_column(
-        0, "s", pa.Array.from_buffers(pa.string(), len(column), column.buffers())
-    )
-
-
 def _strings_of_bytes(ground: Ground) -> None:
+    """Put a data file of which a column of bytes is said to be one of strings."""
     table = TableBuilder(ground.table, fields={"s": "string"})
     table.create()
-    rows = _bad_strings(pa.table({"s": pa.array([b"\xff\xfe"], pa.binary())}))
+    bad = pa.array([b"\xff\xfe"], pa.binary())
+    rows = pa.table({"s": pa.Array.from_buffers(pa.string(), len(bad), bad.buffers())})
     table.commit({"add": table.write_file("a.parquet", rows)})
 
 
@@ -199,36 +186,25 @@ def _with_footer(data: bytes, footer: bytes) -> bytes:
 def _of_another(rows: dict[str, Any]) -> Callable[[bytes], bytes]:
     """Return what gives a file the row groups of another one, and keeps its schema."""
 
-    def change(data: bytes) -> bytes:
+    def change(first: bytes) -> bytes:
         sink = io.BytesIO()
         pq.write_table(pa.table(rows), sink)
-        return _spliced(data, sink.getvalue())
+        pair = (first, sink.getvalue())
+        footers = [data[-8 - int.from_bytes(data[-8:-4], "little") : -8] for data in pair]
+        # Field 4 of both, the row groups, is a list of one struct: `19 1c`, behind how many rows.
+        ends = [footer.index(b"\x19\x1c\x19") for footer in footers]
+        return _with_footer(first, footers[0][: ends[0]] + footers[1][ends[1] :])
 
     return change
-
-
-def _spliced(first: bytes, second: bytes) -> bytes:
-    """Return a file with the schema of one footer, and the row groups of another."""
-    footers = [data[-8 - int.from_bytes(data[-8:-4], "little") : -8] for data in (first, second)]
-    # Field 4 of both, the row groups, is a list of one struct: `19 1c`, behind the number of rows.
-    ends = [footer.index(b"\x19\x1c\x19") for footer in footers]
-    return _with_footer(first, footers[0][: ends[0]] + footers[1][ends[1] :])
 
 
 def _nested_type(data: bytes) -> bytes:
     """Return a file whose footer has structs in structs, 100,000 deep."""
     group = b"\x35\x02\x18\x01a\x15\x02\x00"  # repetition, name, one child
     leaf = b"\x15\x04\x25\x02\x18\x01a\x00"
-    count = 100_001
-    varint = bytearray()
-    while count > 0x7F:
-        varint.append(count & 0x7F | 0x80)
-        count >>= 7
-    varint.append(count)
+    count = b"\xa1\x8d\x06"  # 100,001
     elements = group * 100_000 + leaf
-    return _with_footer(
-        data, b"\x15\x02\x19\xfc" + bytes(varint) + elements + b"\x16\x00\x19\x0c\x00"
-    )
+    return _with_footer(data, b"\x15\x02\x19\xfc" + count + elements + b"\x16\x00\x19\x0c\x00")
 
 
 _FOOTERS: Final[dict[str, Callable[[bytes], bytes]]] = {
@@ -242,6 +218,7 @@ _FOOTERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 
 
+_BAD_FILES: Final = {what: _data_file(damage) for what, damage in _FOOTERS.items()}
 _CHECKPOINTS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "strings that are not UTF-8": lambda data: data.replace(b"part-0", b"\xff\xfe\xfdt-0"),
     "zeroes": _FOOTERS["zeroes"],
@@ -364,8 +341,7 @@ ATTACKS: Final = [
         ),
         (
             "a checkpoint interval in Arabic digits",
-            "set a property",
-            _with_property("delta.checkpointInterval", "٣"),
+            *("set a property", _with_property("delta.checkpointInterval", "٣")),
         ),
     ),
     *refused(
@@ -403,20 +379,14 @@ ATTACKS: Final = [
     ),
     *refused(
         "foreign error",
-        *(
-            (f"a data file with {what}", "read", _data_file(each))
-            for what, each in _FOOTERS.items()
-        ),
+        *((f"a data file with {what}", "read", put) for what, put in _BAD_FILES.items()),
         says=r"a\.parquet",
         confined=True,
         slow=lambda place, _: "of another type" not in place,
     ),
     *harmless(
         "foreign error",
-        *(
-            (f"a data file with {what}", "check", _data_file(each))
-            for what, each in _FOOTERS.items()
-        ),
+        *((f"a data file with {what}", "check", put) for what, put in _BAD_FILES.items()),
         confined=True,
         slow=lambda place, _: "nested" not in place,
     ),

@@ -50,32 +50,22 @@ def _put(kind: str, payload: str) -> Callable[[Ground], None]:
         if ground.session is not None:
             _furnish(ground)
         text = payload.replace("{outside}", str(ground.outside))
+        condition = f"{text} IS NOT NULL OR id > 0"
         held = {
             "generated column": {"delta.generationExpression": text},
             "default": {"CURRENT_DEFAULT": text},
             "invariant": {
-                "delta.invariants": json.dumps(
-                    {"expression": {"expression": f"{text} IS NOT NULL OR id > 0"}}
-                )
+                "delta.invariants": json.dumps({"expression": {"expression": condition}})
             },
         }
-        features = ["deletionVectors", _FEATURES[kind]]
-        table = TableBuilder(
-            ground.table,
-            protocol={
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": ["deletionVectors"],
-                "writerFeatures": features,
-            },
-            fields={"id": "long", "word": "string"},
-        )
+        table = TableBuilder(ground.table, fields={"id": "long", "word": "string"})
+        table.protocol["writerFeatures"] += [_FEATURES[kind]]
         metadata = table.metadata()
         schema = json.loads(metadata["schemaString"])
         schema["fields"][1]["metadata"] = held.get(kind, {})
         metadata["schemaString"] = json.dumps(schema)
         if kind == "constraint":
-            metadata["configuration"]["delta.constraints.c"] = f"{text} IS NOT NULL OR id > 0"
+            metadata["configuration"]["delta.constraints.c"] = condition
         table.commit({"protocol": table.protocol}, {"metaData": metadata})
         table.commit({"add": table.write_file("a.parquet", {"id": [1], "word": ["w"]})})
 
@@ -104,16 +94,11 @@ def _stored(kind: str, what: str, operations: object, *, slow: bool = False) -> 
     )
 
 
-_ALL_WRITES: Final = (
-    "append an id",
-    "overwrite by an id",
-    "update all",
-    "merge an id",
-    "merge inserts",
-)
+_IDS: Final = ("append an id", "overwrite by an id")
+_ALL_WRITES: Final = (*_IDS, "update all", "merge an id", "merge inserts")
 _WRITES: Final = {
     **dict.fromkeys(("generated column", "constraint", "invariant"), _ALL_WRITES),
-    "default": ("append an id", "overwrite by an id", "update to the default", "merge inserts"),
+    "default": (*_IDS, "update to the default", "merge inserts"),
 }
 _READS: Final = ("read on Spark", "optimize", "purge", "delete all", "change feed")
 

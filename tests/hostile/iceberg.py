@@ -137,6 +137,11 @@ def _names_what_stays(_: Ground, report: Any) -> None:  # noqa: ANN401
 
 _OTHERS: Final = "may be that of others"
 _NOT_ALONE: Final = "not sqlite.hostile.t's alone"
+_LOG_OUTSIDE: Final = "a metadata log that names a file outside"
+_FOREIGN_INDEX: Final = "an index with another table's files"
+_COMMITS: Final = ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE)
+_OF_OUTSIDE: Final = "iceberg: remove_orphan_files of outside"
+_BY_DOTS: Final = _located("/table/../outside/victim")
 _BOTH: Final = (_ORPHANS, _EXPIRE)
 DELETES: Final = [
     *refused(
@@ -144,12 +149,7 @@ DELETES: Final = [
         ("a location of another table", _BOTH, _located("/outside/victim"), _OTHERS),
         ("a location of all tables", _BOTH, _located(""), _OTHERS),
         ("a location of no table", _BOTH, _located("/outside"), _OTHERS),
-        (
-            "a location of another table by ..",
-            _BOTH,
-            _located("/table/../outside/victim"),
-            "leads somewhere else",
-        ),
+        ("a location of another table by ..", _BOTH, _BY_DOTS, "leads somewhere else"),
         slow=lambda place, _: place != "a location of another table",
     ),
     *refused(
@@ -163,12 +163,7 @@ DELETES: Final = [
         "deletes",
         ("metadata right in a folder with tables", _ORPHANS, _right_in(""), "other tables inside"),
         ("another entry of the same table", _ORPHANS, _earlier_entry, "another entry"),
-        (
-            "the folder of another table's data, given",
-            "iceberg: remove_orphan_files of outside",
-            _located("/table"),
-            _NOT_ALONE,
-        ),
+        ("the folder of another table's data, given", _OF_OUTSIDE, _located("/table"), _NOT_ALONE),
         slow=lambda place, _: "entry" in place,
     ),
     *harmless(
@@ -194,19 +189,9 @@ DELETES: Final = [
     ),
     *refused(
         "deletes",
-        (
-            "a metadata log that names a file outside",
-            ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE),
-            forged(_logged),
-            "would delete .*secret.txt",
-        ),
+        (_LOG_OUTSIDE, _COMMITS, forged(_logged), "would delete .*secret.txt"),
         ("a target at another table's location", "iceberg: clean_target", _converted, _OTHERS),
-        (
-            "an index with another table's files",
-            "iceberg: drop_index",
-            _index_of_others,
-            "files that are not in",
-        ),
+        (_FOREIGN_INDEX, "iceberg: drop_index", _index_of_others, "files that are not in"),
         slow=lambda place, operation: operation == _EXPIRE or "an index" in place,
     ),
 ]
@@ -237,11 +222,8 @@ CYCLES: Final = refused(
     *(
         (f"snapshots whose parents are {what}", f"iceberg: {operation}", forged(change))
         for what, change, operations in (
-            (
-                "each other",
-                _cycle(2),
-                ("history", "inspect", "expire_snapshots", "compact", "append", "rollback"),
-            ),
+            ("each other", _cycle(2), ("history", "inspect", "expire_snapshots", "compact")),
+            ("each other", _cycle(2), ("append", "rollback")),
             ("themselves", _cycle(1), ("history", "check", "delete")),
             ("each other, on no branch", _cycle_elsewhere, ("history", "expire_snapshots")),
         )
@@ -324,6 +306,10 @@ def _properties(**entries: str) -> Callable[[Ground], None]:
     return forged(lambda metadata, _: metadata["properties"].update(entries))
 
 
+def _transaction(value: str) -> Callable[[Ground], None]:
+    return _properties(**{"delvec.txn.main.app": value})
+
+
 def _two_files(_: Ground, report: Any) -> None:  # noqa: ANN401
     assert (report.files, report.rows) == (2, 4)
 
@@ -334,9 +320,12 @@ def _two_snapshots(_: Ground, rows: Any) -> None:  # noqa: ANN401
 
 _INSPECT: Final = "iceberg: inspect"
 _HISTORY: Final = "iceberg: history"
+_LOOKS: Final = ((_INSPECT, _two_files), (_HISTORY, _two_snapshots))
 _SIZE: Final = {"write.target-file-size-bytes": _MANY_DIGITS}
 _AGE: Final = {"history.expire.max-snapshot-age-ms": _MANY_DIGITS}
 _APPLICATION: Final = {"delvec.txn_app_id": "app"}
+_WORDS: Final = {"delvec.txn_version": "one"}
+_NO_VERSION: Final = "without a version"
 _UNTOLD: Final = "does not tell what was committed"
 _RESOLVED: Final = {"delvec.resolved_branch": "stage"}
 _MANY_RESOLVED: Final = dict.fromkeys(
@@ -353,7 +342,7 @@ VALUES: Final = [
                 ("Arabic digits", "٤"),
                 ("words", "many"),
             )
-            for operation, then in ((_INSPECT, _two_files), (_HISTORY, _two_snapshots))
+            for operation, then in _LOOKS
         ),
         ("totals below 0", "iceberg: show", _totals("-5")),
         ("totals of 5000 digits", "iceberg: show", _totals(_MANY_DIGITS)),
@@ -364,11 +353,7 @@ VALUES: Final = [
         *(
             (f"a snapshot {what}", operation, _at(moment), then)
             for what, moment in (("of the end of time", 2**63 - 1), ("of its beginning", -(2**63)))
-            for operation, then in (
-                (_HISTORY, _two_snapshots),
-                (_INSPECT, _two_files),
-                (_COMPACT, None),
-            )
+            for operation, then in (*_LOOKS, (_COMPACT, None))
         ),
         ("properties of 5000 digits", _INSPECT, _properties(**_SIZE, **_AGE), _two_files),
         slow=lambda _, operation: operation != _HISTORY,
@@ -379,26 +364,10 @@ VALUES: Final = [
         *(
             (f"a transaction {what}", "iceberg: append in a transaction", put, says)
             for what, put, says in (
-                (
-                    "in a property that is words",
-                    _properties(**{"delvec.txn.main.app": "two@three"}),
-                    _UNTOLD,
-                ),
-                (
-                    "of 5000 digits in a property",
-                    _properties(**{"delvec.txn.main.app": f"{_MANY_DIGITS}@1"}),
-                    _UNTOLD,
-                ),
-                (
-                    "without a version in a summary",
-                    _in_summary(**_APPLICATION),
-                    "without a version",
-                ),
-                (
-                    "of words in a summary",
-                    _in_summary(**_APPLICATION, **{"delvec.txn_version": "one"}),
-                    "without a version",
-                ),
+                ("in a property that is words", _transaction("two@three"), _UNTOLD),
+                ("of 5000 digits in a property", _transaction(f"{_MANY_DIGITS}@1"), _UNTOLD),
+                ("without a version in a summary", _in_summary(**_APPLICATION), _NO_VERSION),
+                ("of words in a summary", _in_summary(**_APPLICATION, **_WORDS), _NO_VERSION),
             )
         ),
         *(
@@ -437,7 +406,11 @@ def _without_schema(metadata: Metadata, _: Ground) -> None:
     metadata["refs"]["old"] = {"snapshot-id": old["snapshot-id"], "type": "tag"}
 
 
+_NO_SPEC: Final = forged(lambda metadata, _: metadata.update({"default-spec-id": 9}))
+_SPEC_9: Final = "metadata of sqlite.hostile.t .*no partition spec 9"
+_NO_SCHEMA: Final = "a snapshot whose schema is not there"
 _FOLDER: Final = "iceberg: open in a catalog of folders"
+_LISTED: Final = (_INSPECT, "iceberg: read", "iceberg: delete")
 _PARSED: Final = {
     "that are too deep": damaged(lambda text: f'{text[:-1]}, "x": {_DEEP}}}'),
     "that end early": damaged(lambda text: text[:1000]),
@@ -459,27 +432,13 @@ DAMAGED: Final = [
     *refused(
         "foreign error",
         *((f"metadata {what}", _FOLDER, put, "lake.hostile.t") for what, put in _PARSED.items()),
-        (
-            "metadata whose partition spec is not there",
-            "iceberg: open",
-            forged(lambda metadata, _: metadata.update({"default-spec-id": 9})),
-            "metadata of sqlite.hostile.t .*no partition spec 9",
-        ),
-        (
-            "a snapshot whose schema is not there",
-            "iceberg: read of a tag",
-            forged(_without_schema),
-            "there is no schema 9",
-        ),
+        ("metadata whose partition spec is not there", "iceberg: open", _NO_SPEC, _SPEC_9),
+        (_NO_SCHEMA, "iceberg: read of a tag", forged(_without_schema), "there is no schema 9"),
     ),
     *refused(
         "leaks",
         *(
-            (
-                f"a manifest list that is {what}",
-                (_INSPECT, "iceberg: read", "iceberg: delete"),
-                _listed_in(path),
-            )
+            (f"a manifest list that is {what}", _LISTED, _listed_in(path))
             for what, path in (
                 ("a private file", "file:{outside}/secret.txt"),
                 ("a folder", "file:{outside}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+
+import pytest
 
 import delvec
 from tests.delta.builder import TableBuilder
@@ -46,15 +49,10 @@ def _half_is_deleted(ground: Ground, _: Any) -> None:  # noqa: ANN401
 
 
 def _foreign_digits(ground: Ground, script: str, version: int, suffix: str) -> None:
-    table = _half_deleted(ground)
     first = _SCRIPTS[script]
     digits = {ord("0") + digit: first + digit for digit in range(10)}
     name = f"{version:020d}".translate(digits) + suffix.translate(digits)
-    if "checkpoint" not in name:
-        shutil.copy(table.commit_path(1), table.log / name)
-        return
-    [whole] = table.checkpoint([_first_add(table)])
-    whole.rename(table.log / name)
+    (_forged if "checkpoint" in name else _also)(ground, name)
 
 
 def _first_add(table: TableBuilder) -> dict[str, Any]:
@@ -68,6 +66,14 @@ def _also(ground: Ground, name: str) -> None:
     """Copy the commit that adds the file to another name."""
     table = _half_deleted(ground)
     shutil.copy(table.commit_path(1), table.log / name)
+
+
+def _forged(ground: Ground, name: str) -> TableBuilder:
+    """Put a checkpoint without the vector under a name."""
+    table = _half_deleted(ground)
+    [whole] = table.checkpoint([_first_add(table)])
+    whole.rename(table.log / name)
+    return table
 
 
 _V2: Final = f".checkpoint.{UUID(int=7)}.parquet"
@@ -84,31 +90,16 @@ _IN_DIGITS: Final = [
     )
 ]
 _LIKE_NAMES: Final = [
-    "2.json",
-    f"{2:021d}.json",
-    f"{2:020d}.json\n",
-    f" {2:020d}.json",
-    f"+{2:019d}.json",
-    f"{2:018d}_2.json",
-    f"{3:020d}.JSON",
-    f"{3:020d}.checkpoint.json",
-    f"{3:020d}.checkpoint.{'0' * 36}.json",
-    f"{0:020d}.{_BEYOND[:9]}.compacted.json",
+    *("2.json", f"{2:021d}.json", f"{2:020d}.json\n", f" {2:020d}.json", f"+{2:019d}.json"),
+    *(f"{2:018d}_2.json", f"{3:020d}.JSON", f"{3:020d}.checkpoint.json"),
+    *(f"{3:020d}.checkpoint.{'0' * 36}.json", f"{0:020d}.{_BEYOND[:9]}.compacted.json"),
 ]
 
 # Versions that no table has.
 
 
-def _forged_checkpoint(ground: Ground, version: int, suffix: str = ".checkpoint.parquet") -> None:
-    table = _half_deleted(ground)
-    [whole] = table.checkpoint([_first_add(table)])
-    whole.rename(table.log / f"{version:020d}{suffix}")
-
-
-def _hint(ground: Ground, text: str) -> None:
-    table = _half_deleted(ground)
-    table.checkpoint([json.loads(table.commit_path(2).read_text().splitlines()[-1])["add"]])
-    table.write_hint(text)
+def _version(version: int, suffix: str = ".checkpoint.parquet") -> Put:
+    return partial(_forged, name=f"{version:020d}{suffix}")
 
 
 _HINTS: Final = {
@@ -128,10 +119,9 @@ _HINTS: Final = {
 
 
 def _write_hint(ground: Ground, text: str) -> None:
-    _hint(ground, "")
-    (ground.table / "_delta_log" / "_last_checkpoint").write_bytes(
-        text.encode(errors="surrogateescape")
-    )
+    table = _half_deleted(ground)
+    table.checkpoint([json.loads(table.commit_path(2).read_text().splitlines()[-1])["add"]])
+    (table.log / "_last_checkpoint").write_bytes(text.encode(errors="surrogateescape"))
 
 
 # What is no file, under the name of one.
@@ -143,14 +133,9 @@ def _full_folder(path: Path) -> None:
 
 
 def _socket(path: Path) -> None:
-    here = os.open(".", os.O_RDONLY)
-    try:
-        os.chdir(path.parent)  # names of sockets are short
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
-    finally:
-        os.fchdir(here)
-        os.close(here)
+    with pytest.MonkeyPatch.context() as patch, socket.socket(socket.AF_UNIX) as made:
+        patch.chdir(path.parent)  # names of sockets are short
+        made.bind(path.name)
 
 
 _NO_FILES: Final[dict[str, Callable[[Path], object]]] = {
@@ -160,15 +145,14 @@ _NO_FILES: Final[dict[str, Callable[[Path], object]]] = {
     "a socket": _socket,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a dangling link": lambda path: path.symlink_to("nowhere"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
 }
 
 
 def _instead_of(ground: Ground, name: str, make: Callable[[Path], object]) -> None:
     """Put what is no file to the place of a file of the table, or where one comes next."""
-    table = _half_deleted(ground)
-    if "checkpoint" in name:
-        [whole] = table.checkpoint([_first_add(table)])
-        whole.rename(table.log / name.rpartition("/")[2])
+    own = name.rpartition("/")[2]
+    table = _forged(ground, own) if "checkpoint" in name else _half_deleted(ground)
     path = table.vector_path() if name == "vector" else ground.table / name
     path.unlink(missing_ok=True)
     make(path)
@@ -182,6 +166,22 @@ def _nothing_came(ground: Ground, _: Any) -> None:  # noqa: ANN401
 
 def _has_finding(_: Ground, report: Any) -> None:  # noqa: ANN401
     assert any(_BEYOND in each.path for each in report.findings), report.findings
+
+
+def _names_the_file(_: Ground, report: Any) -> None:  # noqa: ANN401
+    errors = [str(each) for each in report.findings if each.severity == "error"]
+    assert any(re.search(r"a\.parquet|deletion_vector_", each) for each in errors), report.findings
+
+
+def _told(what: str, shown: str) -> str:
+    leads_nowhere = "link" in what and shown != "a commit"
+    return "leads to no file" if leads_nowhere else "does not exist|lacks the commit"
+
+
+_GO_ON: Final = {
+    "check": _names_the_file,
+    **dict.fromkeys(("inspect", "traces without Spark", "vacuum")),
+}
 
 
 def _is_committed(version: int) -> Then:
@@ -200,12 +200,11 @@ def _instead(what: str, name: str) -> Put:
 _NEXT: Final = {what: _instead(what, f"_delta_log/{3:020d}.json") for what in _NO_FILES}
 
 _ARABIC: Final = partial(_foreign_digits, script="Arabic", version=2, suffix=".json")
+_LAST: Final = "a checkpoint of the last version that a long holds"
+_LAST_BUT_ONE: Final = "a checkpoint of the last but one version that a long holds"
 _TOO_LATE: Final = f"a file of version {_BEYOND}"
+_MARK: Final = "_delta_log/_last_vacuum_info"
 _PARTED: Final = ".checkpoint.0000000001.0000000001.parquet"
-
-
-def _version(version: int) -> Put:
-    return partial(_forged_checkpoint, version=version)
 
 
 ATTACKS: Final = [
@@ -235,11 +234,7 @@ ATTACKS: Final = [
     *refused(
         "comes back",
         *(
-            (
-                f"{_TOO_LATE}: {suffix.strip('.')[:20]}",
-                operations,
-                partial(_forged_checkpoint, version=int(_BEYOND), suffix=suffix),
-            )
+            (f"{_TOO_LATE}: {suffix.strip('.')[:20]}", operations, _version(int(_BEYOND), suffix))
             for suffix, operations in (
                 (".checkpoint.parquet", (*_READS, "set properties")),
                 *((each, "set properties") for each in (_V2, _PARTED, ".json", ".crc")),
@@ -248,33 +243,18 @@ ATTACKS: Final = [
         says=f"no version in .*{_BEYOND}.*Hint",
     ),
     *refused(
-        "comes back",
-        (
-            "a checkpoint of the last version that a long holds",
-            "set properties",
-            _version(_LONG_MAX),
-        ),
-        says="no version can follow",
+        "comes back", (_LAST, "set properties", _version(_LONG_MAX)), says="no version can follow"
     ),
     *harmless(
         "comes back",
         (_TOO_LATE, "delvec check", _version(int(_BEYOND)), _has_finding),
-        (
-            "a checkpoint of the last but one version that a long holds",
-            "set properties",
-            _version(_LONG_MAX - 1),
-            _is_committed(_LONG_MAX),
-        ),
+        (_LAST_BUT_ONE, "set properties", _version(_LONG_MAX - 1), _is_committed(_LONG_MAX)),
         ("a checkpoint beyond the last commit", "set properties", _version(10), _is_committed(11)),
         *(
-            (
-                f"a hint with {what}",
-                "set properties",
-                partial(_write_hint, text=text),
-                _half_is_deleted,
-            )
+            (f"a hint with {what}", "set properties", partial(_write_hint, text=text))
             for what, text in _HINTS.items()
         ),
+        then=_half_is_deleted,
     ),
     *harmless(
         "takes the machine",
@@ -302,15 +282,25 @@ ATTACKS: Final = [
     *refused(
         "takes the machine",
         *(
-            (f"{what} as {shown}", operation, _instead(what, name))
-            for what in ("a pipe", "a device")
+            (f"{what} as {shown}", operation, _instead(what, name), _told(what, shown))
+            for what in ("a pipe", "a device", "a folder", "a link to itself")
             for shown, name, operation in (
                 ("a commit", f"_delta_log/{1:020d}.json", "open"),
                 ("a data file", "a.parquet", "read"),
                 ("a vector", "vector", "read"),
             )
         ),
-        says="does not exist|lacks the commit",
+        confined=True,
+    ),
+    *harmless(
+        "takes the machine",
+        *(
+            (f"{what} as {shown}", operation, _instead(what, name), then)
+            for what in ("a pipe", "a folder", "a link to itself")
+            for shown, name in (("a data file", "a.parquet"), ("a vector", "vector"))
+            for operation, then in _GO_ON.items()
+        ),
+        ("a folder as the mark of a vacuum", "vacuum", _instead("a folder", _MARK)),
         confined=True,
     ),
     *harmless(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,27 +21,8 @@ from tests.hostile.iceberg_tables import NAME
 _VARIABLES: Final = (f"${{env:{SECRET_VARIABLE}}}", "${spark.hostile.secret}")
 # `x` is there to be taken for `.x`.
 _NAMES: Final = (
-    *_VARIABLES,
-    ".x",
-    "x",
-    "..x",
-    "x.",
-    "x.y",
-    "a`b",
-    "*",
-    "a b",
-    "'",
-    '"',
-    "\\",
-    "%s",
-    "{x}",
-    "$x",
-    "a\nb",
-    "[0]",
-    "id) OR (1=1",
-    "--",
-    "/*",
-    "n" * 2000,
+    *(*_VARIABLES, ".x", "x", "..x", "x.", "x.y", "a`b", "*", "a b", "'", '"', "\\", "%s", "{x}"),
+    *("$x", "a\nb", "[0]", "id) OR (1=1", "--", "/*", "n" * 2000),
 )
 _SHORT: Final = (".x", "x", *_VARIABLES)
 _ROWS: Final = 10
@@ -100,13 +82,8 @@ def _make(
         add = table.write_file(f"{number}.parquet", data, partitions)
         lowest, highest = data.slice(0, 1).to_pylist()[0], data.slice(len(rows) - 1).to_pylist()[0]
         nulls = {name: _no_nulls(value) for name, value in lowest.items()}
-        stats = {
-            "numRecords": len(rows),
-            "minValues": lowest,
-            "maxValues": highest,
-            "nullCount": nulls,
-        }
-        add["stats"] = json.dumps(stats)
+        stats = {"minValues": lowest, "maxValues": highest, "nullCount": nulls}
+        add["stats"] = json.dumps({"numRecords": len(rows), **stats})
         table.commit({"add": add})
     [vector] = table.write_vectors([_ROWS // 2 - 1])
     table.delete(add, vector)
@@ -124,31 +101,21 @@ def _as_columns(ground: Ground) -> None:
     )
 
 
-def _as_physical_names(ground: Ground) -> None:
+def _mapped(ground: Ground, names: Sequence[str], stored: Sequence[str]) -> None:
+    """Make a table with columns under other names than in its files."""
+    both = list(zip(("id", *names), ("id", *stored), strict=True))
     _make(
         ground,
-        [
-            _field("id", physical="id", number=1),
-            *(_field(f"c{at}", physical=name, number=at + 2) for at, name in enumerate(_NAMES)),
-        ],
-        lambda rows: {"id": rows, **{n: [_value(n, row) for row in rows] for n in _NAMES}},
-        mapped=True,
-    )
-
-
-def _as_logical_names(ground: Ground) -> None:
-    _make(
-        ground,
-        [
-            _field("id", physical="c", number=1),
-            *(_field(name, physical=f"c{at}", number=at + 2) for at, name in enumerate(_NAMES)),
-        ],
+        [_field(name, physical=own, number=at + 1) for at, (name, own) in enumerate(both)],
         lambda rows: {
-            "c": rows,
-            **{f"c{at}": [_value(n, row) for row in rows] for at, n in enumerate(_NAMES)},
+            own: [_value(_NAMES[at - 1], row) if at else row for row in rows]
+            for at, (_, own) in enumerate(both)
         },
         mapped=True,
     )
+
+
+_PLAIN: Final = [f"c{at}" for at in range(len(_NAMES))]
 
 
 def _as_fields(ground: Ground) -> None:
@@ -182,8 +149,8 @@ _PARTITIONS: Final = (*_VARIABLES, ".x", "x", "a`b", "'")
 _VALUES: Final = ("x' OR '1'='1", *_VARIABLES, "\\", "a`b", "')--")
 _PLACES: Final = {
     "columns": _as_columns,
-    "physical names": _as_physical_names,
-    "logical names of mapped columns": _as_logical_names,
+    "physical names": partial(_mapped, names=_PLAIN, stored=_NAMES),
+    "logical names of mapped columns": partial(_mapped, names=_NAMES, stored=_PLAIN),
     "fields of a struct": _as_fields,
     "partition columns and their values": _as_partitions,
 }
@@ -212,29 +179,17 @@ def _half(place: str) -> list[dict[str, Any]]:
     return _rows(place, range(1, _LIVE, 2))
 
 
-def _twice(place: str) -> list[dict[str, Any]]:
-    return _sorted(_whole(place) * 2)
-
-
 def _changed(place: str) -> list[dict[str, Any]]:
     rows = _whole(place)
     return _sorted([{**row, "id": row["id"] + 100 if row["id"] < 3 else row["id"]} for row in rows])
 
 
+_KEPT: Final = ("checkpoint", "read on Spark", "overwrite", "merge", "optimize", "zorder", "purge")
 _AFTER: Final = {
-    "checkpoint": _whole,
-    "read on Spark": _whole,
-    "append": _twice,
-    "overwrite": _whole,
-    "delete": _half,
-    "delete by keys": _half,
+    **dict.fromkeys((*_KEPT, "traces", "changes"), _whole),
+    "append": lambda place: _sorted(_whole(place) * 2),
+    **dict.fromkeys(("delete", "delete by keys"), _half),
     "update": _changed,
-    "merge": _whole,
-    "optimize": _whole,
-    "zorder": _whole,
-    "purge": _whole,
-    "traces": _whole,
-    "changes": _whole,
 }
 _QUICK: Final = {
     "columns": ("checkpoint", "read on Spark", "delete"),
@@ -268,15 +223,11 @@ def _unharmed(place: str, operation: str) -> Callable[[Ground, Any], None]:
 
 def _found_by_filters(table: DeltaTable, row: dict[str, Any]) -> None:
     """Look for a row by the value of each of its columns: statistics must not rule it out."""
-    paths: dict[tuple[str, ...], Any] = {}
     for name, value in row.items():
-        if isinstance(value, dict):
-            paths |= {(name, inner): each for inner, each in value.items()}
-        else:
-            paths[(name,)] = value
-    for path, value in paths.items():
-        found = table.to_arrow([(path, "=", value)]).to_pylist()
-        assert row in found, path
+        inner = value.items() if isinstance(value, dict) else [(None, value)]
+        for key, each in inner:
+            path = (name,) if key is None else (name, key)
+            assert row in table.to_arrow([(path, "=", each)]).to_pylist(), path
 
 
 def _named(*names: str, **properties: str) -> Callable[[Ground], None]:
@@ -368,6 +319,8 @@ def _told_apart(_: Ground, rows: Any) -> None:  # noqa: ANN401
 
 
 _LIKE_VARIABLES: Final = "named like variables, paths and SQL"
+_LIKE_OURS: Final = "a column of an Iceberg table that is called like one of delvec's"
+_OTHER_NAMES: Final = "names of other columns"
 _OWN: Final = "is delvec's own"
 _IDS: Final = {
     "delta.enableRowTracking": "true",
@@ -400,18 +353,8 @@ ATTACKS: Final = [
                 ("_change_type", "delete", "as the change feed has"),
             )
         ),
-        (
-            "columns of row tracking that are others",
-            "update",
-            _named("x", **_IDS),
-            "names of other columns",
-        ),
-        (
-            "a column of an Iceberg table that is called like one of delvec's",
-            "iceberg: read",
-            _iceberg_own_name,
-            _OWN,
-        ),
+        ("columns of row tracking that are others", "update", _named("x", **_IDS), _OTHER_NAMES),
+        (_LIKE_OURS, "iceberg: read", _iceberg_own_name, _OWN),
     ),
     *refused(
         "foreign error",
@@ -425,11 +368,7 @@ ATTACKS: Final = [
         "comes back",
         (
             "key columns named like variables and paths",
-            (
-                "iceberg: delete keys",
-                "iceberg: delete keys and resolve",
-                "iceberg: delete keys and consolidate",
-            ),
+            [f"iceberg: delete keys{then}" for then in ("", " and resolve", " and consolidate")],
             _iceberg_columns,
             _odd_rows,
         ),

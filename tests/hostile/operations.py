@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,8 +29,7 @@ _ROW: Final = pa.table({"id": [9], "s": ["x"]})
 IN_LAKE: Final = "lake.hostile.crossing"  # the Iceberg table of attacks by paths
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """What is done, and whether it needs a JVM."""
 
     run: Callable[[Ground], Any]
@@ -119,6 +117,10 @@ def _in_lake(ground: Ground) -> delvec.IcebergTable:
     return delvec.IcebergTable.for_name(ground.spark, IN_LAKE)
 
 
+def _compact(ground: Ground) -> Any:  # noqa: ANN401
+    return _in_lake(ground).compact(options={"rewrite-all": True})
+
+
 def _convert(ground: Ground) -> Any:  # noqa: ANN401
     ground.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.hostile")
     ground.spark.sql("DROP TABLE IF EXISTS lake.hostile.converted PURGE")
@@ -183,6 +185,8 @@ _OFFLINE: Final[dict[str, Callable[[delvec.DeltaTable], Any]]] = {
     "count in batches": lambda table: sum(batch.num_rows for batch in table.to_batches()),
     "traces without Spark": lambda table: table.traces([("id", "=", 5)]),
 }
+_ID: Final = {"id": "s.id"}
+_NEXT_ID: Final = {"id": "s.id + 1"}
 # With one.
 _ON_SPARK: Final[dict[str, Callable[[delvec.DeltaTable], Any]]] = {
     "read on Spark": lambda table: table.to_df().collect(),
@@ -201,12 +205,8 @@ _ON_SPARK: Final[dict[str, Callable[[delvec.DeltaTable], Any]]] = {
     "overwrite by an id": lambda table: table.overwrite(_ids(table, 2, 3)),
     "update all": lambda table: table.update({"id": "id + 1"}),
     "update to the default": lambda table: table.update({"word": "DEFAULT"}),
-    "merge an id": lambda table: (
-        _merge_ids(table).when_matched_update({"id": "s.id + 1"}).execute()
-    ),
-    "merge inserts": lambda table: (
-        _merge_ids(table).when_not_matched_insert({"id": "s.id"}).execute()
-    ),
+    "merge an id": lambda table: _merge_ids(table).when_matched_update(_NEXT_ID).execute(),
+    "merge inserts": lambda table: _merge_ids(table).when_not_matched_insert(_ID).execute(),
     "delete all": lambda table: table.delete("id > 0"),
     "change feed": _change_feed,
     "optimize": lambda table: table.optimize(),
@@ -238,14 +238,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "read by the data source, fenced": _in_fenced_session(_by_source),
     "show Iceberg": Operation(lambda ground: _show_reports(_in_lake(ground)), spark=True),
     "read Iceberg, fenced": _in_fenced_session(lambda ground: _in_lake(ground).to_df().collect()),
-    "compact Iceberg, fenced": _in_fenced_session(
-        lambda ground: _in_lake(ground).compact(options={"rewrite-all": True})
-    ),
+    "compact Iceberg, fenced": _in_fenced_session(_compact),
     "check Iceberg": Operation(lambda ground: _in_lake(ground).check(), spark=True),
     "inspect Iceberg": Operation(lambda ground: _in_lake(ground).inspect(), spark=True),
-    "compact Iceberg": Operation(
-        lambda ground: _in_lake(ground).compact(options={"rewrite-all": True}), spark=True
-    ),
+    "compact Iceberg": Operation(_compact, spark=True),
     # Of an Iceberg table.
     "iceberg: open": _iceberg(lambda table: table),
     "iceberg: open in a catalog of folders": Operation(

@@ -52,14 +52,10 @@ def _data_file(named: Named, *, live: bool = True) -> Callable[[Ground], None]:
         table.commit({"add": add})
         table.commit({"add": add | {"path": path, "size": size, "deletionVector": vector}})
         if not live:
-            table.commit({"remove": _removed(path, vector)})
+            removed = {"path": path, "dataChange": True, "deletionVector": vector}
+            table.commit({"remove": removed | {"deletionTimestamp": 1_700_000_000_000}})
 
     return put
-
-
-def _removed(path: str, vector: dict[str, Any]) -> dict[str, Any]:
-    time = 1_700_000_000_000
-    return {"path": path, "dataChange": True, "deletionTimestamp": time, "deletionVector": vector}
 
 
 def _vector_file(named: Named) -> Callable[[Ground], None]:
@@ -101,18 +97,17 @@ def _beside_allowed(ground: Ground) -> str:
     return str(_private(ground.folder / "allowed-not"))
 
 
+_OUT: Final = "leads out of the table"
+_CAPITALS: Final = "scheme in capitals"
 # Refused by every operation, with a fence and without.
 _NEVER: Final[dict[str, tuple[Named, str]]] = {
-    "..": (_at("../outside/{name}"), "leads out of the table"),
-    "%2e%2e": (_at("%2e%2e/outside/{name}"), "leads out of the table"),
-    "a folder and %2E%2E": (_at("x/%2E%2E/%2e./outside/{name}"), "leads out of the table"),
-    "an absolute path with ..": (_at("{folder}/table/../outside/{name}"), "leads out of the table"),
-    "FILE:// with %252e%252e": (
-        _at("FILE://{folder}/table/%252e%252e/outside/{name}"),
-        "scheme in capitals",
-    ),
-    "FILE://": (_at("FILE://{outside}/{name}"), "scheme in capitals"),
-    "File:/": (_at("File:{outside}/{name}"), "scheme in capitals"),
+    "..": (_at("../outside/{name}"), _OUT),
+    "%2e%2e": (_at("%2e%2e/outside/{name}"), _OUT),
+    "a folder and %2E%2E": (_at("x/%2E%2E/%2e./outside/{name}"), _OUT),
+    "an absolute path with ..": (_at("{folder}/table/../outside/{name}"), _OUT),
+    "FILE:// with %252e%252e": (_at("FILE://{folder}/table/%252e%252e/outside/{name}"), _CAPITALS),
+    "FILE://": (_at("FILE://{outside}/{name}"), _CAPITALS),
+    "File:/": (_at("File:{outside}/{name}"), _CAPITALS),
     "%00": (_at("own.parquet%00{outside}/{name}"), "contains NUL"),
     "a JSON NUL": (_at("own.parquet\0"), "contains NUL"),
     "another host": (_at("file://evil.example{outside}/{name}"), "on another host"),
@@ -142,6 +137,7 @@ _QUICK: Final = (
     *("%00", "FILE:// with %252e%252e", "another host"),
     *("an absolute path", "a link to a file", "a link to a folder"),
 )
+_FENCED_READS: Final = ("read, fenced", "read on Spark, fenced")
 _ABSOLUTE: Final = _FENCED["an absolute path"]
 _AS_FILE: Final = "an absolute path as a data file"
 _SLOW_ON_SPARK: Final = ("update", "convert", "read by the data source")
@@ -170,15 +166,11 @@ def _allowed(_: Ground, rows: Any) -> None:  # noqa: ANN401
 
 
 def _in_allowed(ground: Ground) -> str:
+    (ground.folder / "allowed").mkdir()
     return f"file:{_private(ground.folder / 'allowed' / 'deep')}"
 
 
-def _make_allowed(put: Callable[[Ground], None]) -> Callable[[Ground], None]:
-    def made(ground: Ground) -> None:
-        (ground.folder / "allowed").mkdir()
-        put(ground)
-
-    return made
+_IN_ALLOWED: Final = _data_file(_in_allowed)
 
 
 def _sidecar(path: str) -> Callable[[Ground], None]:
@@ -248,15 +240,10 @@ def _outside_list(value: dict[str, Any], ground: Ground) -> None:
 
 
 def _outside_statistics(value: dict[str, Any], ground: Ground) -> None:
-    value["statistics"] = [
-        {
-            "snapshot-id": value["current-snapshot-id"],
-            "statistics-path": str(ground.outside / "secret.txt"),
-            "file-size-in-bytes": 10,
-            "file-footer-size-in-bytes": 10,
-            "blob-metadata": [],
-        }
-    ]
+    file = {"snapshot-id": value["current-snapshot-id"], "blob-metadata": []}
+    sizes = dict.fromkeys(("file-size-in-bytes", "file-footer-size-in-bytes"), 10)
+    path = str(ground.outside / "secret.txt")
+    value["statistics"] = [{**file, **sizes, "statistics-path": path}]
 
 
 def _outside_writes(value: dict[str, Any], ground: Ground) -> None:
@@ -268,25 +255,18 @@ def _outside_deletes(ground: Ground, _: Any) -> None:  # noqa: ANN401
     spark = ground.spark
     [[data]] = spark.sql(f"SELECT file_path FROM {IN_LAKE}.files LIMIT 1").collect()
     file = ground.outside / "deletes.parquet"
-    ids = [{b"PARQUET:field_id": str(each).encode()} for each in (2147483546, 2147483545)]
-    schema = pa.schema(
-        [
-            pa.field("file_path", pa.string(), nullable=False, metadata=ids[0]),
-            pa.field("pos", pa.int64(), nullable=False, metadata=ids[1]),
-        ]
-    )
-    pq.write_table(pa.table({"file_path": [data], "pos": [0]}, schema=schema), file)
+    columns = (("file_path", pa.string(), 2147483546), ("pos", pa.int64(), 2147483545))
+    fields = [
+        pa.field(name, kind, nullable=False, metadata={b"PARQUET:field_id": str(number).encode()})
+        for name, kind, number in columns
+    ]
+    rows = pa.table({"file_path": [data], "pos": [0]}, schema=pa.schema(fields))
+    pq.write_table(rows, file)
     view = iceberg_view(spark)
     table = load_table(spark, table_name(spark, IN_LAKE)).handle
-    deletes = (
-        view.FileMetadata.deleteFileBuilder(table.spec())
-        .ofPositionDeletes()
-        .withPath(str(file))
-        .withFormat("parquet")
-        .withFileSizeInBytes(file.stat().st_size)
-        .withRecordCount(1)
-        .build()
-    )
+    entry = view.FileMetadata.deleteFileBuilder(table.spec()).ofPositionDeletes()
+    entry = entry.withPath(str(file)).withFormat("parquet").withRecordCount(1)
+    deletes = entry.withFileSizeInBytes(file.stat().st_size).build()
     table.newRowDelta().addDeletes(deletes).commit()
 
 
@@ -314,10 +294,7 @@ ATTACKS: Final = [
     *(
         _leak(f"{name} as a data file", operation, _data_file(named), _BEYOND, slow=slow)
         for name, named in _FENCED.items()
-        for operation, slow in (
-            ("read, fenced", False),
-            ("read on Spark, fenced", name not in _QUICK),
-        )
+        for operation, slow in zip(_FENCED_READS, (False, name not in _QUICK), strict=True)
     ),
     *(
         _leak(f"{name} as a data file", f"{operation}, fenced", _data_file(_FENCED[name]), _BEYOND)
@@ -336,12 +313,7 @@ ATTACKS: Final = [
         "leaks",
         (_AS_FILE, "check, fenced", _data_file(_ABSOLUTE), _nothing_read),
         (_AS_FILE, ("check", "inspect", "inspect, fenced"), _data_file(_ABSOLUTE), _names_it),
-        (
-            "a file in an allowed folder, which is none",
-            "read, fenced",
-            _make_allowed(_data_file(_in_allowed)),
-            _allowed,
-        ),
+        ("a file in an allowed folder, which is none", "read, fenced", _IN_ALLOWED, _allowed),
     ),
     # Vectors.
     *(
@@ -363,7 +335,7 @@ ATTACKS: Final = [
             "file://": _at("file://{outside}/private.bin"),
             "an encoded letter": _at("{folder}/%6Futside/private.bin"),
         }.items()
-        for operation in ("read, fenced", "read on Spark, fenced", "purge, fenced")
+        for operation in (*_FENCED_READS, "purge, fenced")
     ),
     # Checkpoints.
     *(

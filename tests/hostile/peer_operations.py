@@ -126,12 +126,16 @@ def _write(
     return run
 
 
+def _merged(ground: Ground, rows: pa.Table) -> deltalake.table.TableMerger:
+    return _table(ground).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+
+
 def _merge_ids(ground: Ground) -> deltalake.table.TableMerger:
-    return _table(ground).merge(_ids(1, 2), "t.id = s.id", source_alias="s", target_alias="t")
+    return _merged(ground, _ids(1, 2))
 
 
 def _merge(ground: Ground) -> Any:  # noqa: ANN401
-    merge = _table(ground).merge(_rows(ground), "t.id = s.id", source_alias="s", target_alias="t")
+    merge = _merged(ground, _rows(ground))
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
@@ -141,6 +145,8 @@ def _vacuum(*, full: bool) -> Callable[[Ground], Any]:
     )
 
 
+_ID: Final = {"id": "s.id"}
+_NEXT_ID: Final = {"id": "s.id + 1"}
 DELTALAKE: Final[Operations] = {
     "open": _table,
     "history": lambda ground: _table(ground).history(),
@@ -151,12 +157,8 @@ DELTALAKE: Final[Operations] = {
     "append an id": _write("append", lambda _: _ids(2), schema_mode="merge"),
     "overwrite by an id": _write("overwrite", lambda _: _ids(2), schema_mode="merge"),
     "update all": lambda ground: _table(ground).update({"id": "id + 1"}),
-    "merge an id": lambda ground: (
-        _merge_ids(ground).when_matched_update({"id": "s.id + 1"}).execute()
-    ),
-    "merge inserts": lambda ground: (
-        _merge_ids(ground).when_not_matched_insert({"id": "s.id"}).execute()
-    ),
+    "merge an id": lambda ground: _merge_ids(ground).when_matched_update(_NEXT_ID).execute(),
+    "merge inserts": lambda ground: _merge_ids(ground).when_not_matched_insert(_ID).execute(),
     "delete all": lambda ground: _table(ground).delete("id > 0"),
     "delete": lambda ground: _table(ground).delete("id % 2 = 0"),
     "delete by keys": lambda ground: _table(ground).delete("id IN (0, 2, 4, 6, 8)"),

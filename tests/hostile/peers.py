@@ -317,12 +317,8 @@ def shown(outcomes: Mapping[str, Outcomes], titles: Mapping[str, str], day: str)
     ]
     head = ["delvec", *titles.values()]
     counts = [Counter(column.values()) for column in columns]
-    lines = [
-        f"{len(ATTACKS)} attacks, on {day}:",
-        "",
-        f"| | {' | '.join(head)} |",
-        "|---|" + "---:|" * len(head),
-    ]
+    lines = [f"{len(ATTACKS)} attacks, on {day}:", ""]
+    lines += [f"| | {' | '.join(head)} |", "|---|" + "---:|" * len(head)]
     for outcome in _ORDER:
         if any(outcome in count for count in counts):
             numbers = (str(count[outcome] or _ABSENT) for count in counts)
@@ -345,12 +341,6 @@ def shown(outcomes: Mapping[str, Outcomes], titles: Mapping[str, str], day: str)
 def _escaped(text: str) -> str:
     plain = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
     return re.sub(r"([\\|`*_<>{}\[\]$])", r"\\\1", plain)
-
-
-def with_table(page: str, table: str) -> str:
-    """Return a page with another table between its marks."""
-    assert _PLACE.search(page), "the page has no place for the table"
-    return _PLACE.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", page)
 
 
 def _main() -> None:
@@ -385,7 +375,9 @@ def _main() -> None:
     day = datetime.now(tz=timezone.utc).date().isoformat()
     if chosen.only:
         return
-    PAGE.write_text(with_table(PAGE.read_text(), shown(outcomes, titles, day)))
+    page, table = PAGE.read_text(), shown(outcomes, titles, day)
+    assert _PLACE.search(page), "the page has no place for the table"
+    PAGE.write_text(_PLACE.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", page))
 
 
 if __name__ == "__main__":

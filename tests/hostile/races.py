@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal
@@ -128,8 +128,7 @@ def _table(ground: Ground, properties: dict[str, str] | None = None) -> TableBui
     return table
 
 
-def _without_vectors(ground: Ground) -> None:
-    _table(ground, _PLAIN)
+_without_vectors: Final[Put] = partial(_table, properties=_PLAIN)
 
 
 def _with_stale_manifest(ground: Ground) -> None:
@@ -186,13 +185,9 @@ def _flickering(ground: Ground) -> None:
     link.symlink_to(twin)
 
     def flicker() -> None:
-        first, second = (
-            ((folder, aside), (link, folder))
-            if link.is_symlink()
-            else ((folder, link), (aside, folder))
-        )
-        first[0].rename(first[1])
-        second[0].rename(second[1])
+        out, back = (aside, link) if link.is_symlink() else (link, aside)
+        folder.rename(out)
+        back.rename(folder)
 
     _strike_at(_CALLS, "", flicker, most=400)
 

@@ -18,6 +18,7 @@ _ROWS: Final = 12_345  # a number whose bytes occur in a footer as a count of ro
 _MANY: Final = 5_000_000
 _FAR: Final = 2**62
 _LONG: Final = '"long"'
+_COUNT: Final = json.dumps({"numRecords": _HUGE})
 _READS: Final = ("open", "read", "history", "check", "inspect", "checkpoint")
 _BY_LOG: Final = ("read", "history", "inspect", "checkpoint")
 
@@ -41,13 +42,12 @@ def _claim(path: Path, rows: int) -> None:
     path.write_bytes(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
-def _rows_of_data_file(ground: Ground, **fields: str) -> None:
+def _rows_of_data_file(ground: Ground, column: str = "id", stats: str | None = _COUNT) -> None:
     """Claim 10^12 rows in the footer of a data file, and in its statistics."""
-    table = TableBuilder(ground.table, fields={"id": "long", **fields})
+    table = TableBuilder(ground.table, fields={column: "long"})
     table.create()
     add = table.write_file("a.parquet", {"id": range(_ROWS)}, use_dictionary=["id"])
     _claim(ground.table / "a.parquet", _HUGE)
-    stats = json.dumps({"numRecords": _HUGE})
     size = (ground.table / "a.parquet").stat().st_size
     table.commit({"add": add | {"stats": stats, "size": size}})
 
@@ -71,10 +71,8 @@ def _with_add(ground: Ground, **changed: object) -> None:
 
 def _with_properties(ground: Ground, properties: Mapping[str, str]) -> None:
     table = TableBuilder(ground.table)
-    table.properties = {
-        **table.properties,
-        **{f"delta.{name}": value for name, value in properties.items()},
-    }
+    given = {f"delta.{name}": value for name, value in properties.items()}
+    table.properties = {**table.properties, **given}
     table.create()
     table.commit({"add": table.write_file("a.parquet", {"id": range(10)})})
 
@@ -86,23 +84,8 @@ def _parts(ground: Ground, name: str) -> None:
 
 def _inline(ground: Ground, size: int) -> None:
     """Put a vector of many bytes into the log itself."""
-    vector = {
-        "storageType": "i",
-        "pathOrInlineDv": "0" * (size // 4 * 5),
-        "sizeInBytes": size,
-        "cardinality": 1,
-    }
-    _with_add(ground, deletionVector=vector)
-
-
-def _only_missing_columns(ground: Ground) -> None:
-    """Claim rows in a file that has none of the table's columns."""
-    table = TableBuilder(ground.table, fields={"x": "long"})
-    table.create()
-    add = table.write_file("a.parquet", {"id": range(_ROWS)})
-    _claim(ground.table / "a.parquet", _HUGE)
-    size = (ground.table / "a.parquet").stat().st_size
-    table.commit({"add": add | {"stats": None, "size": size}})
+    vector = {"storageType": "i", "pathOrInlineDv": "0" * (size // 4 * 5), "sizeInBytes": size}
+    _with_add(ground, deletionVector={**vector, "cardinality": 1})
 
 
 def _many_equal_rows(ground: Ground) -> None:
@@ -139,11 +122,8 @@ def _nested(kind: str, levels: int) -> str:
 
 
 def _with_vector(ground: Ground, changed: Mapping[str, int]) -> None:
-    table = TableBuilder(ground.table)
-    table.create()
-    add = table.write_file("a.parquet", {"id": range(10)})
-    [vector] = table.write_vectors([1, 2])
-    table.commit({"add": add | {"deletionVector": {**vector, **changed}}})
+    [vector] = TableBuilder(ground.table).write_vectors([1, 2])
+    _with_add(ground, deletionVector={**vector, **changed})
 
 
 def _sidecar(ground: Ground, size: int) -> None:
@@ -171,15 +151,17 @@ def _far_checkpoint(ground: Ground) -> None:
         table.checkpoint([add])
 
 
-def _is_equal(found: object, expected: object) -> None:
-    assert found == expected
-
-
 def _ten_rows(_: Ground, rows: Any) -> None:  # noqa: ANN401
     assert len(rows) == 10
 
 
+def _all_counted(_: Ground, rows: object) -> None:
+    assert rows == _MANY
+
+
 _FOOTER: Final = "10^12 rows in the footer of a data file"
+_NO_COLUMNS: Final = f"{_FOOTER} without the table's columns"
+_OF_NO_COLUMNS: Final = partial(_rows_of_data_file, column="x", stats=None)
 _UNLIKE_FOOTER: Final = "does not have the rows that the footer says"
 _STATISTICS: Final = {
     f"{rows} rows of a data file in its statistics": partial(
@@ -197,6 +179,7 @@ _VECTORS: Final = {
         ("sizeInBytes", 2**31),
     )
 }
+_HONEST: Final = "an honest file of many rows without the table's columns"
 _OFTEN: Final = "a partition column that is named 10^6 times"
 _TWO_LONGS: Final = f"{_field('id', _LONG)},{_field('p', _LONG)}"
 _NAMED_OFTEN: Final = partial(
@@ -208,6 +191,12 @@ def _property(name: str, value: str) -> tuple[str, Put]:
     return f"delta.{name} of {value[:30]}", partial(_with_properties, properties={name: value})
 
 
+_DAYS: Final = f"interval {'9' * 400} days"
+_NUMBERS: Final = (
+    *("dataSkippingNumIndexedCols", "dataSkippingStringPrefixLength"),
+    *("checkpointInterval", "columnMapping.maxColumnId", "targetFileSize"),
+)
+_PREFIX: Final = {"randomizeFilePrefixes": "true", "randomPrefixLength": "2000000000"}
 _confined_refused = partial(refused, "takes the machine", confined=True)
 _confined_harmless = partial(harmless, "takes the machine", confined=True)
 ATTACKS: Final = [
@@ -228,21 +217,11 @@ ATTACKS: Final = [
     ),
     *_confined_refused(
         (_FOOTER, "read", _rows_of_data_file, _UNLIKE_FOOTER),
-        (
-            f"{_FOOTER} without the table's columns",
-            "read",
-            _only_missing_columns,
-            f"{_UNLIKE_FOOTER}.*{_HUGE}.*{_ROWS}",
-        ),
+        (_NO_COLUMNS, "read", _OF_NO_COLUMNS, f"{_UNLIKE_FOOTER}.*{_HUGE}.*{_ROWS}"),
     ),
     *_confined_harmless(
         (_FOOTER, [each for each in _READS if each != "read"], _rows_of_data_file),
-        (
-            "an honest file of many rows without the table's columns",
-            "count",
-            _many_equal_rows,
-            lambda _, rows: _is_equal(rows, _MANY),
-        ),
+        (_HONEST, "count", _many_equal_rows, _all_counted),
     ),
     *_confined_refused(
         *(
@@ -274,11 +253,7 @@ ATTACKS: Final = [
     ),
     *harmless(  # such a file is large enough
         "takes the machine",
-        (
-            "10^15 bytes of a data file",
-            "optimize",
-            partial(_with_add, size=10**15, deletionVector=None),
-        ),
+        ("10^15 bytes of a data file", "optimize", partial(_with_add, size=10**15)),
         slow=True,
     ),
     *_confined_refused(
@@ -329,13 +304,10 @@ ATTACKS: Final = [
         *(
             (place, ("inspect", "set properties", "checkpoint"), put)
             for place, put in (
-                _property("dataSkippingNumIndexedCols", "2000000000"),
-                _property("dataSkippingStringPrefixLength", "2000000000"),
-                _property("checkpointInterval", "9" * 5000),
-                _property("logRetentionDuration", f"interval {'9' * 400} days"),
+                *map(_property, _NUMBERS[:2], ("2000000000",) * 2),
+                *map(_property, _NUMBERS[2:], ("9" * 5000,) * 3),
+                _property("logRetentionDuration", _DAYS),
                 _property("logRetentionDuration", "interval 9999999999999999 weeks"),
-                _property("columnMapping.maxColumnId", "9" * 5000),
-                _property("targetFileSize", "9" * 5000),
             )
         ),
         slow=lambda _, operation: operation == "checkpoint",
@@ -345,11 +317,8 @@ ATTACKS: Final = [
             (place, operation, put, f"{place.split()[0]} .*Hint")
             for operation, (place, put) in (
                 ("checkpoint", _property("dataSkippingNumIndexedCols", "9" * 5000)),
-                (
-                    "vacuum by retention",
-                    _property("deletedFileRetentionDuration", f"interval {'9' * 400} days"),
-                ),
-                ("clean log", _property("logRetentionDuration", f"interval {'9' * 400} days")),
+                ("vacuum by retention", _property("deletedFileRetentionDuration", _DAYS)),
+                ("clean log", _property("logRetentionDuration", _DAYS)),
             )
         )
     ),
@@ -358,10 +327,7 @@ ATTACKS: Final = [
         (
             "2 * 10^9 characters as the prefix of a file",
             "append ids",
-            partial(
-                _with_properties,
-                properties={"randomizeFilePrefixes": "true", "randomPrefixLength": "2000000000"},
-            ),
+            partial(_with_properties, properties=_PREFIX),
             "delta.randomPrefixLength has a value that it cannot have.*255.*Hint",
         ),
         (

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from pyspark.sql.functions import lit
@@ -90,22 +90,16 @@ def _iceberg_table(ground: Ground, text: str) -> None:
     spark.sql(f"ALTER TABLE {IN_LAKE} CREATE BRANCH `{name}`")
 
 
-def _protocol(ground: Ground, text: str) -> None:
-    table = TableBuilder(ground.table)
-    table.protocol["readerFeatures"] = table.protocol["writerFeatures"] = [text]
-    table.create()
+def _created(given: Callable[[str], dict[str, Any]]) -> Callable[..., None]:
+    return lambda ground, text: TableBuilder(ground.table, **given(text)).create()
 
 
-def _mapping(ground: Ground, text: str) -> None:
-    TableBuilder(ground.table, properties={"delta.columnMapping.mode": text}).create()
+_FEATURE_LISTS: Final = ("readerFeatures", "writerFeatures")
 
 
-def _type(ground: Ground, text: str) -> None:
-    TableBuilder(ground.table, fields={text[:_LONGEST_NAME]: text}).create()
-
-
-def _provider(ground: Ground, text: str) -> None:
-    TableBuilder(ground.table, provider=text).create()
+def _features(text: str) -> dict[str, Any]:
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return {"protocol": versions | {each: [text] for each in _FEATURE_LISTS}}
 
 
 def _missing_file(ground: Ground, text: str) -> None:
@@ -125,18 +119,16 @@ def _linked_line(ground: Ground, text: str) -> None:
 
 
 _PLACES: Final = (
-    "the name of the table",
-    "a property",
-    "the comment of a column",
-    "the partition",
-    "the commit",
-    "the name of a file",
+    *("the name of the table", "a property", "the comment of a column", "the partition"),
+    *("the commit", "the name of a file"),
 )
 _ERRORS: Final[dict[str, Callable[..., None]]] = {
-    "a feature that the table needs": _protocol,
-    "the mode of column mapping": _mapping,
-    "the type of a column": _type,
-    "the format of its files": _provider,
+    "a feature that the table needs": _created(_features),
+    "the mode of column mapping": _created(
+        lambda text: {"properties": {"delta.columnMapping.mode": text}}
+    ),
+    "the type of a column": _created(lambda text: {"fields": {text[:_LONGEST_NAME]: text}}),
+    "the format of its files": _created(lambda text: {"provider": text}),
     "the name of a missing file": _missing_file,
     "a commit that is a link to a private file": _linked_line,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +13,8 @@ import pytest
 
 from delvec import DeltaTable, IcebergTable
 from delvec.cli import main
-from delvec.inspection.advice import (
-    DELETED_SHARE,
-    FEWER_FILES,
-    FILE_DELETED_SHARE,
-    FREED_SHARE,
-    LONG_LOG,
-    MANY_EQUALITY_DELETES,
-    MANY_POSITION_DELETES,
-    POSITION_DELETE_SHARE,
-    advice_for,
-)
+from delvec.inspection import advice
+from delvec.inspection.advice import FEWER_FILES, LONG_LOG, advice_for
 from delvec.inspection.figures import (
     EqualityFigures,
     Freed,
@@ -71,21 +63,18 @@ def positions(count: int, rows: int, **more: Any) -> dict[str, Any]:  # noqa: AN
     return {"positions": PositionFigures(count, rows, 10), **more}
 
 
-LIMIT, FILE_LIMIT = int(1000 * DELETED_SHARE), int(100 * FILE_DELETED_SHARE)
-WORTH = int(1000 * FREED_SHARE)
-MANY, ENOUGH = MANY_POSITION_DELETES, int(MANY_POSITION_DELETES / POSITION_DELETE_SHARE)
+LIMIT, FILE_LIMIT = int(1000 * advice.DELETED_SHARE), int(100 * advice.FILE_DELETED_SHARE)
+WORTH, MANY = int(1000 * advice.FREED_SHARE), advice.MANY_POSITION_DELETES
+ENOUGH = int(MANY / advice.POSITION_DELETE_SHARE)
+FULL = one_file(FILE_LIMIT + 1)
 OLD = LogFigures(oldest_ms=0, max_age_ms=99)
 OF_DELTA: list[tuple[str, dict[str, Any], str]] = [
     ("nothing deleted", {}, ""),
     ("deleted rows at the limit", deleted(LIMIT), ""),
     ("deleted rows above it", deleted(LIMIT + 1), "purge"),
     ("a file at its limit", deleted(31, most_deleted=one_file(FILE_LIMIT)), ""),
-    ("a file above it", deleted(31, most_deleted=one_file(FILE_LIMIT + 1)), "purge"),
-    (
-        "a file above it in a large table",
-        deleted(31, most_deleted=one_file(FILE_LIMIT + 1), rows=100_000),
-        "",
-    ),
+    ("a file above it", deleted(31, most_deleted=FULL), "purge"),
+    ("a file above it in a large table", deleted(31, most_deleted=FULL, rows=100_000), ""),
     # Where counts are missing one file stands for all.
     ("no counts, a file at the limit", deleted(6, rows=None, most_deleted=one_file(5)), ""),
     ("no counts, a file above it", deleted(6, rows=None, most_deleted=one_file(6)), "purge"),
@@ -116,53 +105,81 @@ OF_ICEBERG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+CASES = {name: (DELTA, *case) for name, *case in OF_DELTA}
+CASES |= {f"{name} of iceberg": (ICEBERG, *case) for name, *case in OF_ICEBERG}
+
+
+@pytest.mark.parametrize(("table", "changes", "action"), CASES.values(), ids=CASES)
+def test_a_limit_is_passed_or_not(
+    table: InspectReport, changes: dict[str, Any], action: str
+) -> None:
+    assert " ".join(actions(replace(table, **changes))) == action
+
+
+OPTIONS = '{"delete-file-threshold": 1, "remove-dangling-deletes": True}'
+REWRITE = shlex.join(
+    word
+    for each in ("delete-file-threshold=1", "remove-dangling-deletes=true")
+    for word in ("--rewrite-option", each)
+)
+WAITING = EqualityFigures(files=1, keys=7, columns=(("id",),))
+STAGED = EqualityFigures(staging=(StagingBranch("my changes", 3, 7),))
+LOG = LogFigures(checkpoint=1, since_checkpoint=LONG_LOG * 10, interval=10)
+
+
 @pytest.mark.parametrize(
-    ("report", "action"),
+    ("report", "arguments", "why"),
     [
-        *(pytest.param(replace(DELTA, **changes), a, id=name) for name, changes, a in OF_DELTA),
-        *(
-            pytest.param(replace(ICEBERG, **changes), a, id=f"{name} of iceberg")
-            for name, changes, a in OF_ICEBERG
+        (
+            replace(DELTA, log=LOG),
+            "checkpoint /lake/orders",
+            "30 commits are read to open the table",
+        ),
+        # Before anything is rewritten.
+        (
+            replace(ICEBERG, equality=WAITING, vectors=VectorFigures(count=1, rows=900)),
+            *("resolve lake.db.orders", "1 equality delete with 7 keys"),
+        ),
+        (
+            replace(ICEBERG, branch="audit", equality=WAITING),
+            *("resolve lake.db.orders --target audit", "7 keys"),
+        ),
+        (
+            replace(ICEBERG, branch="my changes", equality=replace(STAGED, files=1, keys=7)),
+            *("resolve lake.db.orders --staging 'my changes'", ""),
+        ),
+        (
+            replace(ICEBERG, equality=STAGED),
+            *(
+                "resolve lake.db.orders --staging 'my changes'",
+                "the staging branch my changes has 3",
+            ),
+        ),
+        (
+            replace(ICEBERG, **positions(1, LIMIT + 1)),
+            f"compact lake.db.orders {REWRITE}",
+            "up to 5.1 % of the rows are deleted",
         ),
     ],
 )
-def test_a_limit_is_passed_or_not(report: InspectReport, action: str) -> None:
-    assert " ".join(actions(report)) == action
-
-
-def test_a_long_log_wants_a_checkpoint() -> None:
-    log = LogFigures(checkpoint=1, since_checkpoint=LONG_LOG * 10, interval=10)
-    [found] = advice_for(replace(DELTA, log=log))
-    assert found.arguments == ("checkpoint", "/lake/orders")
-    assert "30 commits are read to open the table" in found.why
-
-
-def test_equality_deletes_are_resolved_before_anything_is_rewritten() -> None:
-    waiting = EqualityFigures(files=1, keys=7, columns=(("id",),))
-    report = replace(ICEBERG, equality=waiting, vectors=VectorFigures(count=1, rows=900))
+def test_what_waits_is_advised_with_its_reason(
+    report: InspectReport, arguments: str, why: str
+) -> None:
     [found] = advice_for(report)
-    assert found.arguments == ("resolve", "lake.db.orders")
-    assert "1 equality delete with 7 keys" in found.why
-    many = replace(waiting, files=MANY_EQUALITY_DELETES - 1)
-    assert actions(replace(report, equality=many)) == ["resolve"]
+    assert shlex.join(found.arguments) == arguments
+    assert why in found.why
+    calls = {
+        "'my changes'": "t.resolve(staging='my changes')",
+        "dangling": f"t.compact(options={OPTIONS})",
+    }
+    assert all(found.call == call for word, call in calls.items() if word in arguments)
+
+
+def test_many_equality_deletes_are_consolidated_if_they_are_no_vectors_alone() -> None:
+    many = replace(WAITING, files=advice.MANY_EQUALITY_DELETES - 1)
+    assert actions(replace(ICEBERG, equality=many)) == ["resolve"]
     both = replace(many, vectors=1)
-    assert actions(replace(report, equality=both)) == ["resolve", "consolidate"]
-
-
-def test_deletes_of_a_branch_are_resolved_there() -> None:
-    waiting = EqualityFigures(files=1, keys=7)
-    [found] = advice_for(replace(ICEBERG, branch="audit", equality=waiting))
-    assert found.arguments == ("resolve", "lake.db.orders", "--target", "audit")
-    staging = replace(waiting, staging=(StagingBranch("my changes", 3, 7),))
-    [found] = advice_for(replace(ICEBERG, branch="my changes", equality=staging))
-    assert found.arguments == ("resolve", "lake.db.orders", "--staging", "my changes")
-    assert found.call == "t.resolve(staging='my changes')"
-
-
-def test_a_staging_branch_that_main_has_not_taken_over_is_named() -> None:
-    waiting = EqualityFigures(staging=(StagingBranch("changes", 3, 7),))
-    [found] = advice_for(replace(ICEBERG, equality=waiting))
-    assert found.why.startswith("the staging branch changes has 3 snapshots")
+    assert actions(replace(ICEBERG, equality=both)) == ["resolve", "consolidate"]
 
 
 def test_every_command_that_is_advised_exists() -> None:
@@ -223,18 +240,6 @@ def test_a_vacuum_says_which_versions_it_takes() -> None:
     [found] = advice_for(replace(DELTA, freed=older))
     lost = "it ends time travel to versions before 41, which is of 2023-11-14 22:13 UTC"
     assert found.why.endswith(lost)
-
-
-def test_position_deletes_are_rewritten_by_their_rows() -> None:
-    [found] = advice_for(replace(ICEBERG, **positions(1, LIMIT + 1)))
-    assert found.why.startswith("up to 5.1 % of the rows are deleted")
-    assert found.arguments == (
-        *("compact", "lake.db.orders"),
-        *("--rewrite-option", "delete-file-threshold=1"),
-        *("--rewrite-option", "remove-dangling-deletes=true"),
-    )
-    options = '{"delete-file-threshold": 1, "remove-dangling-deletes": True}'
-    assert found.call == f"t.compact(options={options})"
 
 
 def test_python_names_a_call_and_no_command() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import tracemalloc
@@ -19,6 +18,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.inspection.report import InspectReport
 from delvec.vector import Descriptor
 from tests.cli import runner
+from tests.cli.runner import run_json
 from tests.delta.builder import TableBuilder, removed
 from tests.inspection.tables import partitioned_table
 
@@ -33,12 +33,10 @@ def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
     _, adds = partitioned_table(tmp_path, days=("null", None, "x"))
     report = inspect(tmp_path)
     detail = DeltaTable.for_path(None, tmp_path).detail()
-    assert (report.files, report.bytes) == (detail.files, detail.bytes)
+    assert (report.files, report.bytes, report.rows) == (detail.files, detail.bytes, 1200)
     assert (report.live_rows, report.vectors.rows) == (detail.rows, detail.deleted_rows)
-    assert report.rows == 1200
-    assert report.vectors.count == detail.files_with_vectors == 6
+    assert report.vectors.count == report.vectors.stored_in == detail.files_with_vectors == 6
     assert report.vectors.kinds == {"u": 6}
-    assert report.vectors.stored_in == 6
     vectors = [each["deletionVector"] for each in adds if "deletionVector" in each]
     assert report.vectors.bytes == sum(each["sizeInBytes"] for each in vectors)
     assert [(each.label, each.vectors) for each in report.vectors.ages] == [("under a day", 6)]
@@ -48,13 +46,11 @@ def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
     assert not report.notes
     ranking = report.most_deleted
     assert [each.deleted for each in ranking.shown] == [30] * 3 + [10] * 3 + [0] * 6
-    assert {each.name for each in ranking.shown[:3]} == {
-        f"day={place}/part-{place}-3.parquet" for place in range(3)
-    }
+    most = {each.name for each in ranking.shown[:3]}
+    assert most == {f"day={place}/part-{place}-3.parquet" for place in range(3)}
     assert (ranking.rest, ranking.others) == (None, 0)
-    shown = report.partitions.shown
-    assert {each.name for each in shown} == {"day='null'", "day=NULL", "day=x"}
-    assert {(each.files, each.rows, each.deleted) for each in shown} == {(4, 400, 40)}
+    shown = {(each.name, each.files, each.rows, each.deleted) for each in report.partitions.shown}
+    assert shown == {(name, 4, 400, 40) for name in ("day='null'", "day=NULL", "day=x")}
 
 
 def test_more_files_than_are_shown_are_summed_up(tmp_path: Path) -> None:
@@ -63,9 +59,9 @@ def test_more_files_than_are_shown_are_summed_up(tmp_path: Path) -> None:
     ranking = report.most_deleted
     assert ranking.rest is not None
     assert len(ranking.shown) + ranking.rest.files == report.files == 24
-    assert sum(each.deleted for each in ranking.shown) + ranking.rest.deleted == 3 * 160
-    rows = [each.rows or 0 for each in ranking.shown]
-    assert sum(rows) + (ranking.rest.rows or 0) == report.rows
+    all_of = [*ranking.shown, ranking.rest]
+    assert sum(each.deleted for each in all_of) == 3 * 160
+    assert sum(each.rows or 0 for each in all_of) == report.rows
 
 
 def test_each_version_has_the_vectors_that_its_snapshot_has(tmp_path: Path) -> None:
@@ -110,19 +106,11 @@ def test_commits_that_are_there_are_counted(tmp_path: Path) -> None:
     assert "6 commits from version 4 on, 0 since the checkpoint of version 9" in str(report)
 
 
-def test_a_vacuum_would_free_what_its_dry_run_lists(tmp_path: Path) -> None:
-    partitioned_table(tmp_path)
-    freed = inspect(tmp_path).freed
-    plan = DeltaTable.for_path(None, tmp_path).vacuum(dry_run=True)
-    assert (freed.vacuum, freed.vacuum_files) == (plan.bytes, plan.files.num_rows) == (1000, 1)
-    unlisted = inspect(tmp_path, listing=False).freed
-    assert unlisted.vacuum is None
-    assert unlisted.why_unknown == "the folder was not to be listed"
-
-
-def test_what_is_freed_later_is_there(tmp_path: Path) -> None:
+def test_what_a_vacuum_would_free_now_and_later_is_there(tmp_path: Path) -> None:
     """Neither files that are gone already count, nor those of writers that have not committed."""
     table, adds = partitioned_table(tmp_path)
+    plan = DeltaTable.for_path(None, tmp_path).vacuum(dry_run=True)
+    assert (plan.bytes, plan.files.num_rows) == (1000, 1)
     for add in adds[:3]:
         table.commit({"remove": removed(add) | {"deletionTimestamp": 4_000_000_000_000}})
     (tmp_path / adds[1]["path"]).unlink()
@@ -132,25 +120,26 @@ def test_what_is_freed_later_is_there(tmp_path: Path) -> None:
     expected = sum((tmp_path / name).stat().st_size for name in names)
     freed = inspect(tmp_path).freed
     assert (freed.later, freed.retention_hours) == (expected, 168)
-    assert (freed.vacuum, freed.vacuum_files) == (1000, 1)
-    assert f"{expected:,}" not in str(inspect(tmp_path, listing=False))
+    assert (freed.vacuum, freed.vacuum_files) == (plan.bytes, plan.files.num_rows)
+    unlisted = inspect(tmp_path, listing=False)
+    assert unlisted.freed.vacuum is None
+    assert unlisted.freed.why_unknown == "the folder was not to be listed"
+    assert f"{expected:,}" not in str(unlisted)
 
 
 def test_a_vacuum_keeps_the_version_that_was_current_when_the_retention_began(
     tmp_path: Path,
 ) -> None:
     partitioned_table(tmp_path)
-    now = time.time()
-    for version in range(10):
-        days = 30 - 3 * version  # the retention is 7 days
-        commit = tmp_path / "_delta_log" / f"{version:020d}.json"
-        os.utime(commit, (now - days * 86_400, now - days * 86_400))
+    now, commits = time.time(), sorted((tmp_path / "_delta_log").iterdir())
+    old = tmp_path / "old.parquet"
+    old.write_bytes(bytes(50_000))
+    ages = {commit: 30 - 3 * version for version, commit in enumerate(commits)}
+    for path, days in {**ages, old: 8}.items():  # the retention is 7 days
+        os.utime(path, (now - days * 86_400,) * 2)
     freed = inspect(tmp_path).freed
     assert freed.first_kept == 7
     assert freed.first_kept_ms == pytest.approx((now - 9 * 86_400) * 1000, abs=2)
-    old = tmp_path / "old.parquet"
-    old.write_bytes(bytes(50_000))
-    os.utime(old, (now - 8 * 86_400, now - 8 * 86_400))
     [vacuum] = [each for each in inspect(tmp_path).advice if each.action == "vacuum"]
     assert "ends time travel to versions before 7" in vacuum.why
 
@@ -160,9 +149,8 @@ def test_a_purge_first_writes_and_a_vacuum_then_frees(tmp_path: Path) -> None:
     rewrite = inspect(tmp_path, listing=False).freed.rewrite
     with_vector = [each for each in adds if "deletionVector" in each]
     assert (rewrite.files, rewrite.replaced) == (6, sum(each["size"] for each in with_vector))
-    live = sum(
-        each["size"] * (100 - each["deletionVector"]["cardinality"]) // 100 for each in with_vector
-    )
+    kept = {each["path"]: 100 - each["deletionVector"]["cardinality"] for each in with_vector}
+    live = sum(each["size"] * kept[each["path"]] // 100 for each in with_vector)
     assert rewrite.written == pytest.approx(live, abs=6)
     assert rewrite.freed == rewrite.replaced - rewrite.written
 
@@ -170,9 +158,8 @@ def test_a_purge_first_writes_and_a_vacuum_then_frees(tmp_path: Path) -> None:
 def test_no_object_is_made_for_a_file_that_is_not_named(tmp_path: Path) -> None:
     """Strings and numbers of Python for each file would take twice as much."""
     count = 20_000
-    table = TableBuilder(
-        tmp_path, fields={"id": "long", "day": "string"}, partition_columns=["day"]
-    )
+    fields = {"id": "long", "day": "string"}
+    table = TableBuilder(tmp_path, fields=fields, partition_columns=["day"])
     table.create()
     table.commit(*({"add": _add_without_file(place)} for place in range(count)))
     snapshot = DeltaTable.for_path(None, tmp_path).snapshot()
@@ -182,10 +169,8 @@ def test_no_object_is_made_for_a_file_that_is_not_named(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak / count < 110
-    assert (report.files, report.small_files.before, report.small_files.after) == (
-        *(count, count),
-        2000,
-    )
+    small = report.small_files
+    assert (report.files, small.before, small.after) == (count, count, 2000)
     assert (len(report.partitions.shown), report.partitions.others) == (20, 1980)
 
 
@@ -256,51 +241,31 @@ def test_an_older_version_is_described_and_gets_no_advice(tmp_path: Path) -> Non
 
 
 def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:
-    partitioned_table(tmp_path / "orders")
-    result = run("inspect", tmp_path / "orders", "--html", tmp_path / "page.html")
-    assert result.exit_code == 0, result.output
+    root, page = tmp_path / "orders", tmp_path / "page.html"
+    partitioned_table(root)
+    output = run("inspect", root, "--html", page, code=0).output
     for text in (
-        "1,080 live, 120 deleted (10.0 %)",
-        "12 data files",
-        "6 by relative path (u) in 6 files",
-        "part-0-3.parquet  ████▊             30.0 %  30",
-        "… and 6 files without deleted rows",
-        "1. purge: 10.0 % of the rows are deleted, more than 5 %",
+        *("1,080 live, 120 deleted (10.0 %)", "12 data files"),
+        *("6 by relative path (u) in 6 files", "part-0-3.parquet  ████▊             30.0 %  30"),
+        *("… and 6 files without deleted rows", "1. purge: 10.0 % of the rows are deleted, more"),
     ):
-        assert text in result.output
-    shown = " ".join(result.output.replace("\\\n", "").split())
-    assert f"delvec purge {tmp_path / 'orders'}" in shown
-    assert "page.html" in result.output.replace("\n", "")
-    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    longest = max(len(each.replace(str(tmp_path), "")) for each in result.output.splitlines())
-    assert longest <= 80
-
-
-def test_the_command_gives_the_report_to_programs(tmp_path: Path) -> None:
-    partitioned_table(tmp_path)
-    result = run("inspect", tmp_path, "--json", "--version", "3", "--no-listing", "--history", "2")
-    document = json.loads(result.output)
-    assert document["version"] == 3
+        assert text in output
+    assert f"delvec purge {root}" in " ".join(output.replace("\\\n", "").split())
+    assert "page.html" in output.replace("\n", "")
+    assert page.read_text().startswith("<!doctype html>")
+    assert max(len(each.replace(str(tmp_path), "")) for each in output.splitlines()) <= 80
+    document = run_json("inspect", root, "--version", "3", "--no-listing", "--history", "2")
+    assert (document["version"], document["freed"]["vacuum"]) == (3, None)
     assert [each["at"] for each in document["moments"]] == [2, 3]
-    assert document["freed"]["vacuum"] is None
     assert "html" not in document
 
 
 def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
     partitioned_table(tmp_path)
-    refused = run("inspect", tmp_path, "--snapshot-id", "5")
-    assert refused.exit_code == ExitCode.USAGE
-    assert "--snapshot-id is for an Iceberg table" in refused.output
     vector = next(tmp_path.glob("*.bin"))
-    refused = run("inspect", vector, "--html", "x.html")
-    assert refused.exit_code == ExitCode.USAGE
-    assert "--html is for a table, and this is a file" in refused.output
-    nowhere = run("inspect", tmp_path, "--html", tmp_path / "none" / "page.html")
-    assert nowhere.exit_code == ExitCode.USAGE
-    assert "cannot be written" in nowhere.output
-
-
-def test_a_folder_without_a_table_is_named(tmp_path: Path) -> None:
-    result = run("inspect", tmp_path)
-    assert result.exit_code == ExitCode.NOT_FOUND
-    assert "is not a Delta table" in " ".join(result.output.split())
+    for arguments, told in (
+        ((tmp_path, "--snapshot-id", "5"), "--snapshot-id is for an Iceberg table"),
+        ((vector, "--html", "x.html"), "--html is for a table, and this is a file"),
+        ((tmp_path, "--html", tmp_path / "none" / "page.html"), "cannot be written"),
+    ):
+        assert told in run("inspect", *arguments, code=ExitCode.USAGE).output

@@ -152,13 +152,6 @@ def test_text_is_as_wide_as_the_terminal_and_figures_stay_whole(
     assert not [line for line in found if re.search(r"^ *(%|B|[KMG]iB|UTC)\b", line)]
 
 
-def test_facts_are_folded_below_their_beginning() -> None:
-    found = [text for text, _ in DELTA.lines(60)]
-    place = next(place for place, text in enumerate(found) if text.startswith("  purge "))
-    assert found[place + 1].startswith(" " * len("  committed  ") + "files")
-    assert "would write" in found[place]
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_long_command_is_the_same_to_a_shell_and_no_word_is_broken(width: int) -> None:
     words = [

@@ -41,17 +41,18 @@ def content(wheel: Path) -> dict[str, bytes]:
 
 
 def test_the_wheel_has_all_modules_and_java_sources_and_nothing_else(wheel: Path) -> None:
-    expected = {
-        str(path.relative_to(SOURCE))
-        for package in PACKAGES
-        for path in (SOURCE / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    files = [path for package in PACKAGES for path in (SOURCE / package).rglob("*.*")]
+    expected = {str(path.relative_to(SOURCE)) for path in files if path.suffix not in ("", ".pyc")}
     assert set(content(wheel)) == expected
     assert "delvec/py.typed" in expected
     assert sum(name.endswith(".java") for name in expected) >= 5
     kinds = {name.rpartition(".")[2] for name in expected}
     assert kinds <= {"py", "java", "typed", "css", "js", "html", "svg"}
+    with ZipFile(wheel) as archive:
+        told = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
+        assert "licenses/LICENSE" in told
+        points = archive.read(told["entry_points.txt"]).decode()
+    assert "[console_scripts]\ndelvec = delvec.cli:main" in points
 
 
 @pytest.mark.skipif(shutil.which("zip") is None, reason="there is no zip here")
@@ -63,14 +64,6 @@ def test_the_zip_for_clusters_has_what_the_wheel_has(wheel: Path, tmp_path: Path
     with ZipFile(tmp_path / "delvec.zip") as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     assert names == set(content(wheel))
-
-
-def test_the_wheel_has_the_command_and_the_licence(wheel: Path) -> None:
-    with ZipFile(wheel) as archive:
-        told = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
-        assert "licenses/LICENSE" in told
-        points = archive.read(told["entry_points.txt"]).decode()
-    assert "[console_scripts]\ndelvec = delvec.cli:main" in points
 
 
 def test_the_sdist_has_what_makes_the_wheel(sdist: Path, tmp_path: Path) -> None:

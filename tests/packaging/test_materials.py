@@ -54,10 +54,8 @@ def test_the_lock_has_what_an_extra_asks_for(name: str, requirements: list[Requi
     assert {each.name for each in asked} <= found.keys()
     wrong = [str(each) for each in asked if found[each.name] not in each.specifier]
     assert wrong == [], "run `make lock`"
-    assert (
-        found["pyspark"]
-        in Requirement((ROOT / "constraints.txt").read_text().splitlines()[-1]).specifier
-    )
+    constraint = (ROOT / "constraints.txt").read_text().splitlines()[-1]
+    assert found["pyspark"] in Requirement(constraint).specifier
 
 
 def test_the_lock_has_one_version_of_each_package() -> None:
@@ -97,26 +95,19 @@ def test_root_is_told_what_is_installed_before_it_is(tmp_path: Path) -> None:
     """With an `apt-get` that only writes down when it was called."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    programs = {
-        "id": "echo 0",
-        "apt-get": 'echo "apt-get $*" >&2',
-        "apt-cache": "exit 1",
-        "dpkg": "",
-        "mkdir": '[[ "$*" == *man1* ]] || exec /bin/mkdir "$@"',
-        "python3": "exit 1",
-        "java": "exit 1",
-    }
-    for name, script in programs.items():
-        tool = tools / name
-        tool.write_text(f"#!/bin/bash\n{script}\n")
-        tool.chmod(0o755)
+    programs = {"id": "echo 0", "apt-get": 'echo "apt-get $*" >&2', "dpkg": ""}
+    programs |= dict.fromkeys(("apt-cache", "python3", "java"), "exit 1")
+    programs["mkdir"] = '[[ "$*" == *man1* ]] || exec /bin/mkdir "$@"'
     checkout = tmp_path / "checkout"
     (checkout / "scripts").mkdir(parents=True)
     for name in ("scripts/setup.sh", "pyproject.toml", "constraints.txt", "requirements.lock"):
         (checkout / name).write_bytes((ROOT / name).read_bytes())
     stub = checkout / "python"  # one that can make no environment
-    stub.write_text('#!/bin/bash\ncase "$*" in *version_info*) exit 0 ;; *) exit 1 ;; esac\n')
-    stub.chmod(0o755)
+    scripts = {tools / name: script for name, script in programs.items()}
+    scripts[stub] = 'case "$*" in *version_info*) exit 0 ;; *) exit 1 ;; esac'
+    for tool, script in scripts.items():
+        tool.write_text(f"#!/bin/bash\n{script}\n")
+        tool.chmod(0o755)
     place = {"PATH": f"{tools}:/usr/bin:/bin", "PYTHON": str(stub), "HOME": str(tmp_path)}
     command = ["bash", "scripts/setup.sh"]
     told = {}
