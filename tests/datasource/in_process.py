@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
 
+FEED = {"delta.enableChangeDataFeed": "true"}
 _SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 
