@@ -123,10 +123,11 @@ def name_of(layout: Layout, life: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("layout", "life"), LIVES, ids=[name_of(*each) for each in LIVES])
 def test_the_life_of_a_table(lake: Lake, layout: Layout, life: str) -> None:
+    lake = lake.beside("a table")
     path = lake.path
     build(lake, layout, life)
     log = path / "_delta_log"
-    names = {entry.name for entry in log.glob("*.checkpoint*")}
+    names = {entry.name for entry in log.glob("[0-9]*.checkpoint*")}
     classic = {name for name in names if name.endswith(".checkpoint.parquet")}
     sidecars = list(log.glob("_sidecars/*.parquet"))
     assert bool(names - classic) == bool(sidecars) == (layout.checkpoint == "v2")
