@@ -20,7 +20,8 @@ CALL = "An error occurred while calling o1.save.\n: "
 SPARK = "org.apache.spark.Spark"
 JOB = (
     f"{CALL}{SPARK}Exception: Job aborted due to stage failure: Task 0 in stage 12.0 failed 1"
-    " times, most recent failure: Lost task 0.0 in stage 12.0 (TID 23) (192.0.2.2 executor): "
+    " times, most recent failure: Lost task 0.0 in stage 12.0 (TID 23)"
+    " (192.0.2.2 executor driver): "
 )
 TOLD = (
     'delvec-violation:{"constraint":"c","message":"constraint c demands a > \'{\'",'
@@ -58,7 +59,7 @@ CASES: list[tuple[str, type[DelvecError], str]] = [
         *(InvalidArgumentError, OVERFLOW),
     ),
     (
-        f"{CALL}{SPARK}Exception: a{CAUSE}lang.StateException: b{CAUSE}lang.Exception: innermost\n\tat z",
+        f"{CALL}{SPARK}Exception: a{CAUSE}lang.Exception: b{CAUSE}lang.Exception: innermost\n\tat",
         *(EngineError, "innermost"),
     ),
     (
