@@ -28,6 +28,7 @@ TOLD = (
     '"names":["a","b"],"values":["}\\"","NULL"]} SQLSTATE: P0001\n\tat org.apache.Spark\n'
 )
 CAUSE = "\n\tat z\nCaused by: java."
+NESTED = f"a{CAUSE}lang.IllegalStateException: b{CAUSE}lang.RuntimeException: innermost\n\tat z"
 DENIED = "/t/f.parquet (Permission denied)"
 OVERFLOW = "[CAST_OVERFLOW] The value 3L cannot be cast."
 JSON = "com.fasterxml.JsonParseException: Unrecognized token 'private': was expecting null"
@@ -58,10 +59,7 @@ CASES: list[tuple[str, type[DelvecError], str]] = [
         f"{JOB}{SPARK}ArithmeticException: {OVERFLOW} SQLSTATE: 22003\n\tat x",
         *(InvalidArgumentError, OVERFLOW),
     ),
-    (
-        f"{CALL}{SPARK}Exception: a{CAUSE}lang.Exception: b{CAUSE}lang.Exception: innermost\n\tat",
-        *(EngineError, "innermost"),
-    ),
+    (f"{CALL}{SPARK}Exception: {NESTED}", EngineError, "innermost"),
     (
         f"{CALL}java.lang.IllegalArgumentException: the vector is gone\nHint: look\n\tat x",
         *(EngineError, "the vector is gone"),
