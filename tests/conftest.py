@@ -51,7 +51,6 @@ INTERPRETED = (
     "tests/spark/delta/test_arguments",
     "tests/spark/delta/test_checkpoints",
     "tests/spark/delta/test_history",
-    "tests/spark/delta/test_symlink_manifest",
     "tests/spark/delta/maintain/",
     "tests/spark/delta/scan/test_change_feed",
     "tests/spark/delta/write/test_bad_writes",

@@ -13,7 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
+from tests.delta.log_files import live_adds
 
+FEED = {"delta.enableChangeDataFeed": "true"}
 _SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 
@@ -29,6 +31,15 @@ def ids(*values: int) -> pa.Table:
 def held(path: Path) -> list[int]:
     """Return the ids of a table, sorted."""
     return sorted(DeltaTable.for_path(None, path).to_arrow()["id"].to_pylist())
+
+
+def forget_zone(path: Path, version: int) -> None:
+    """Write the one value of a partition column `at` as some writers do: without a zone."""
+    commit = path / f"_delta_log/{version:020}.json"
+    written = commit.read_text()
+    [value] = {add["partitionValues"]["at"] for add in live_adds(path)}
+    commit.write_text(written.replace(f'"at":"{value}"', '"at":"2026-07-01 10:00:00"'))
+    commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
 
 
 def write_each(path: Path, *values: int, **options: str) -> None:

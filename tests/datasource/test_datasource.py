@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -26,19 +25,18 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.spark.delta.scan.vectors import ScanPart, scan_in_tasks
 from delvec.storage import Storage
-from tests.datasource.in_process import pickled
+from tests.datasource.in_process import forget_zone, pickled, write_each
 from tests.delta.builder import TableBuilder
+from tests.spark.delta.lake import Lake
 from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
-
-DELTA_ROWS = "id", "name", "price", "seen", "tags", "day"
 
 
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three days of 100 rows; version 1 deletes on two of them, version 2 adds a clean file."""
-    path = tmp_path_factory.mktemp("orders") / "a b%20ü"
+    lake = Lake(spark, tmp_path_factory.mktemp("orders") / "a b%20ü")
     rows = spark.range(300).selectExpr(
         "id",
         "concat('n', id) name",
@@ -47,14 +45,12 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         "array(struct(id as k, named_struct('m', map('x', id)) as v)) tags",
         "date_add(date'2026-01-01', cast(id div 100 as int)) day",
     )
-    rows.repartition(1).write.format("delta").partitionBy("day").option(
-        "delta.enableDeletionVectors", "true"
-    ).save(str(path))
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 10 = 3 AND day < '2026-01-03'")
-    rows.where("id < 5").withColumn("id", rows.id + 1000).write.format("delta").mode("append").save(
-        str(path)
-    )
-    return path
+    writer = rows.repartition(1).write.format("delta").partitionBy("day")
+    writer.option("delta.enableDeletionVectors", "true").save(str(lake.path))
+    lake.sql("DELETE FROM {T} WHERE id % 10 = 3 AND day < '2026-01-03'")
+    more = rows.where("id < 5").withColumn("id", rows.id + 1000)
+    more.write.format("delta").mode("append").save(str(lake.path))
+    return lake.path
 
 
 def read(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
@@ -71,11 +67,10 @@ def parts(path: Path | str, **options: str) -> list[pa.Table]:
     schema = source.schema()
     reader = pickled(source).reader(schema)
     travelling = pickled(reader)  # as Spark does it: the function first, then the partitions
+    empty = pa.table({name: [] for name in schema.names})
     tables = []
     for partition in reader.partitions():
-        task, piece = pickled(travelling), pickled(partition)
-        empty = pa.table({name: [] for name in schema.names})
-        batches = list(task.read(piece))
+        batches = list(pickled(travelling).read(pickled(partition)))
         tables.append(pa.Table.from_batches(batches) if batches else empty)
     return tables
 
@@ -86,19 +81,19 @@ def values(path: Path | str, **options: str) -> list[tuple[object, ...]]:
     )
 
 
-def error_of(df: DataFrame) -> str:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's classes differ
-        df.collect()
-    return str(caught.value)
-
-
-def test_the_rows_are_those_of_delta_spark(spark: SparkSession, orders: Path) -> None:
-    theirs = spark.read.format("delta").load(str(orders))
-    ours = read(spark, orders)
+def test_the_rows_are_those_of_delta_spark(
+    spark: SparkSession, orders: Path, tmp_path: Path
+) -> None:
+    theirs, ours = spark.read.format("delta").load(str(orders)), read(spark, orders)
     assert ours.schema.simpleString() == theirs.schema.simpleString()
-    assert ours.columns == list(DELTA_ROWS)
+    assert ours.columns == ["id", "name", "price", "seen", "tags", "day"]
     assert rows_of(ours) == rows_of(theirs)
     assert ours.count() == 285
+    # A DataFrame stays at its version.
+    write_each(tmp_path, 1, 2)
+    df = read(spark, tmp_path)
+    write_each(tmp_path, 3)
+    assert (df.count(), values(tmp_path)) == (2, [(1,), (2,), (3,)])
 
 
 @pytest.mark.more
@@ -120,9 +115,7 @@ def test_versions_times_and_columns(spark: SparkSession, orders: Path) -> None:
     chosen = read(spark, orders, timestampAsOf=moment, columns="_pos, NAME,_file, day")
     assert chosen.columns == ["_pos", "name", "_file", "day"]
     found = {(day.day, name): (place, file) for place, name, file, day in chosen.collect()}
-    assert len(found) == 280
-    assert found[1, "n4"][0] == 4
-    assert found[3, "n203"][0] == 3
+    assert (len(found), found[1, "n4"][0], found[3, "n203"][0]) == (280, 4, 3)
     assert Path(found[1, "n4"][1]).is_file()
     assert len(values(orders, timestampAsOf=moment[:-6], timeZone="UTC", columns="id")) == 280
     assert len(values(orders, versionAsOf="0", columns="id")) == 300
@@ -134,25 +127,18 @@ def test_a_schema_of_the_user_chooses_columns(spark: SparkSession, orders: Path)
     assert chosen.columns == ["day", "ID"]
     assert chosen.where("ID < 5").count() == 4
     wrong = spark.read.schema("id int").format("delvec").load(str(orders))
-    assert "column id is of type bigint, not int" in error_of(wrong)
-
-
-def test_a_dataframe_stays_at_its_version(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    deltalake.write_deltalake(path, pa.table({"id": [1, 2]}))
-    df = read(spark, path)
-    deltalake.write_deltalake(path, pa.table({"id": [3]}), mode="append")
-    assert df.count() == 2
-    assert values(path) == [(1,), (2,), (3,)]
+    with pytest.raises(PySparkException, match="column id is of type bigint, not int"):
+        wrong.collect()
 
 
 @pytest.mark.slow
 def test_filters_of_one_query_do_not_reach_another(spark: SparkSession, orders: Path) -> None:
-    with settings_of(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
-        df = read(spark, orders, columns="id")
-        few, more = df.where("id < 10"), df.where("id < 100")
-        assert few.union(more).count() == 99
-        assert df.count() == 285
+    other = spark.newSession()  # where nothing was registered
+    for session, pushdown in ((spark, "true"), (other, "false")):
+        with settings_of(session, {"spark.sql.python.filterPushdown.enabled": pushdown}):
+            df = read(session, orders, columns="id")
+            few, more = df.where("id < 10"), df.where("id < 100")
+            assert (few.union(more).count(), df.count()) == (99, 285)
 
 
 def test_the_option_filters_reads_only_files_that_can_match(
@@ -178,10 +164,9 @@ def test_views_tell_what_the_log_says(spark: SparkSession, orders: Path) -> None
     assert sorted(row.deleted_rows for row in files) == [0, 0, 10, 10]
     vectored = next(row for row in files if row.deleted_rows)
     assert vectored.partition_values["day"] in ("2026-01-01", "2026-01-02")
-    assert vectored.row_count == 100
-    assert vectored.statistics["price"].null_count == 0
-    low, high = (vectored.statistics["id"][name] for name in ("minimum", "maximum"))
-    assert (low, high) in (("0", "99"), ("100", "199"))
+    assert (vectored.row_count, vectored.statistics["price"].null_count) == (100, 0)
+    bounds = vectored.statistics["id"]
+    assert (bounds["minimum"], bounds["maximum"]) in (("0", "99"), ("100", "199"))
     [table] = parts(orders, view="VECTORS")
     vectors = table.to_pylist()
     assert {(row["path"], row["cardinality"]) for row in vectors} == {
@@ -196,31 +181,24 @@ def test_views_tell_what_the_log_says(spark: SparkSession, orders: Path) -> None
     assert history == [(0, "WRITE"), (1, "DELETE"), (2, "WRITE")]
 
 
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
+@pytest.mark.more
+def test_a_large_file_is_cut_between_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     """One file of ten row groups, with a vector that is as large as some of them."""
-    builder = TableBuilder(tmp_path / "large", fields={"id": "long", "text": "string"})
+    builder = TableBuilder(tmp_path, fields={"id": "long", "text": "string"})
     builder.create()
     rows = {"id": range(200_000), "text": [f"{i:030}" for i in range(200_000)]}
     entry = builder.write_file("data.parquet", rows, row_group_size=20_000, compression="none")
     [vector] = builder.write_vectors(i for i in range(200_000) if i % 1000 < 5 or i >= 160_000)
     builder.commit({"add": entry | {"deletionVector": vector}})
-    return builder.root
-
-
-@pytest.mark.more
-def test_a_large_file_is_cut_between_row_groups(spark: SparkSession, large: Path) -> None:
-    size = (large / "data.parquet").stat().st_size
-    tables = parts(large, splitBytes=str(size // 4), columns="id,_pos")
+    options = {"splitBytes": str(entry["size"] // 4), "columns": "id,_pos"}
+    tables = parts(tmp_path, **options)
     assert len(tables) == 5  # two row groups each
     assert sum(table.num_rows == 0 for table in tables) == 1
     whole = pa.concat_tables(table for table in tables if table.num_rows).sort_by("id")
     expected = [i for i in range(160_000) if i % 1000 >= 5]
     assert whole.column("id").to_pylist() == whole.column("_pos").to_pylist() == expected
-    cut = read(spark, large, splitBytes=str(size // 4), columns="id,_pos")
-    assert cut.selectExpr("count(1)", "sum(id)", "sum(abs(id - _pos))").collect() == [
-        (len(expected), sum(expected), 0)
-    ]
+    figures = read(spark, tmp_path, **options).selectExpr("count(1)", "sum(id)", "max(id - _pos)")
+    assert figures.collect() == [(len(expected), sum(expected), 0)]
 
 
 def test_small_files_share_a_task_for_each_core(
@@ -248,16 +226,15 @@ def test_tasks_read_the_files_with_vectors_of_one_version(
     part = ScanPart(snapshot.files, np.arange(len(snapshot.files)), {})
     df = scan_in_tasks(spark, snapshot, ["_pos", "id", "day"], {"_pos": "position"}, part)
     assert df.columns == ["_pos", "id", "day"]
-    theirs = spark.read.format("delta").option("versionAsOf", 1).load(str(orders))
-    assert rows_of(df.select("id", "day")) == rows_of(
-        theirs.where("day < '2026-01-03'").select("id", "day")
-    )
+    theirs = Lake(spark, orders).frame(1).where("day < '2026-01-03'")
+    assert rows_of(df.select("id", "day")) == rows_of(theirs.select("id", "day"))
     assert values(orders, versionAsOf="0", _files="vectored") == []
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"path": ""}, "which table"),
         ({"versionAsOf": "x"}, "versionAsOf is the number of a version"),
         ({"view": "file"}, "did you mean files?"),
         ({"colums": "id"}, "did you mean columns?"),
@@ -279,19 +256,11 @@ def test_wrong_options_are_refused(options: dict[str, str], message: str) -> Non
 
 
 def test_options_are_read_in_any_case() -> None:
-    options = parse_options(
-        {
-            "PATH": "/lake/t",
-            "columns": '["a,b", "c"]',
-            "SplitBytes": "64 MiB",
-            "storage.aws_region": "x",
-        }
-    )
+    told = {"PATH": "/lake/t", "columns": '["a,b", "c"]', "SplitBytes": "64 MiB"}
+    options = parse_options({**told, "storage.aws_region": "x"})
     assert (options.columns, options.split_bytes) == (("a,b", "c"), 64 << 20)
     assert options.storage_options == {"aws_region": "x"}
     assert "aws_region" not in repr(options)
-    with pytest.raises(delvec.DelvecError, match="which table"):
-        parse_options({})
 
 
 def test_wrong_names_are_refused_by_the_table(spark: SparkSession, orders: Path) -> None:
@@ -320,9 +289,9 @@ def test_damage_is_told_and_no_row_comes_back(
     [vectors] = copy.glob("*.bin")
     whole = vectors.read_bytes()
     vectors.write_bytes(whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:])
-    told = error_of(read(spark, copy))
-    assert "ChecksumError" in told
-    assert vectors.name in told
+    with pytest.raises(PySparkException, match="ChecksumError") as caught:
+        read(spark, copy).collect()
+    assert vectors.name in str(caught.value)
     vectors.unlink()
     with pytest.raises(delvec.errors.ObjectNotFoundError, match="restore it from a copy"):
         values(copy)
@@ -334,17 +303,9 @@ def test_damage_is_told_and_no_row_comes_back(
 
 
 def test_times_of_partitions_without_a_zone_are_not_guessed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    moment = datetime(2026, 7, 1, 10, tzinfo=timezone.utc)
+    path, moment = tmp_path / "t", datetime(2026, 7, 1, 10, tzinfo=timezone.utc)
     deltalake.write_deltalake(str(path), pa.table({"at": [moment], "id": [1]}), partition_by=["at"])
-    [commit] = (path / "_delta_log").glob("*.json")
-    written = commit.read_text()
-    [value] = {
-        json.loads(line)["add"]["partitionValues"]["at"]
-        for line in written.splitlines()
-        if "add" in json.loads(line)
-    }
-    commit.write_text(written.replace(f'"at":"{value}"', '"at":"2026-07-01 10:00:00"'))
+    forget_zone(path, 0)
     with pytest.raises(delvec.errors.InvalidArgumentError, match="timestamps without a zone"):
         values(path)
     assert values(path, columns="id") == [(1,)]
@@ -367,15 +328,6 @@ def test_what_a_plan_refuses_is_not_taken_for_no_partitions(
     assert not isinstance(caught.value, NotImplementedError)
     with pytest.raises(AssertionError):
         reader.read(None)  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-def test_another_session_finds_it_and_needs_no_setting(spark: SparkSession, orders: Path) -> None:
-    other = spark.newSession()  # where nothing was registered
-    other.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    df = read(other, orders, columns="id")
-    assert df.where("id < 10").count() == 9
-    assert df.count() == 285
 
 
 def test_registering_does_not_load_arrow() -> None:

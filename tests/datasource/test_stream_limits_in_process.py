@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,13 +17,11 @@ from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource, stream_reader
 from delvec.datasource import options as stream_options
 from delvec.datasource import stream_batch as stream_commits
-from delvec.datasource import stream_reader as stream_limits
 from delvec.datasource import table as opened
 from delvec.datasource.stream_reader import LimitedStreamReader
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from tests.datasource.in_process import pickled, rows_between, stream_of, write_each
+from tests.datasource.in_process import FEED, pickled, rows_between, stream_of, write_each
 
-FEED = {"delta.enableChangeDataFeed": "true"}
 Rows = list[tuple[Any, ...]]
 
 
@@ -68,26 +66,30 @@ class Query:
         return batches[:-1]
 
 
-def flat(batches: list[Rows]) -> Rows:
-    return sorted(row for batch in batches for row in batch)
+def ids_of(batches: Iterable[Rows]) -> list[int]:
+    return sorted(row[0] for batch in batches for row in batch)
+
+
+def sizes(batches: Iterable[Rows]) -> list[int]:
+    return [len(batch) for batch in batches]
 
 
 def test_the_table_at_the_beginning_is_split(tmp_path: Path) -> None:
-    write_each(tmp_path, 1, 2, 3)
+    write_each(tmp_path, 1, 2, 3, **FEED)
     write_each(tmp_path, 4, 5, 6, 7)
+    feed = Query(tmp_path, readChangeFeed="true", maxFilesPerTrigger="3").all()
+    assert sizes(feed) == [3, 3, 1]
+    assert sorted((row[0], *row[1:3]) for rows in feed for row in rows) == [
+        (number, "insert", 1) for number in range(1, 8)
+    ]
     query = Query(tmp_path, maxFilesPerTrigger="3")
     first = query.batch()
     write_each(tmp_path, 8, 9)  # does not change which rows are the beginning
     batches = [first, *query.all()]
-    assert [len(batch) for batch in batches] == [3, 3, 1, 2]
-    assert flat(batches) == [(number,) for number in range(1, 10)]
-    assert query.ends[1] == {
-        "table": DeltaTable.for_path(None, tmp_path).detail().id,
-        "version": -1,
-        "since": 1,
-        "snapshot": True,
-        "files": 3,
-    }
+    assert (sizes(batches), ids_of(batches)) == ([3, 3, 1, 2], list(range(1, 10)))
+    table = DeltaTable.for_path(None, tmp_path).detail().id
+    place = {"table": table, "version": -1, "since": 1, "snapshot": True, "files": 3}
+    assert query.ends[1] == place
 
 
 def test_a_batch_stops_inside_a_commit(tmp_path: Path) -> None:
@@ -96,36 +98,31 @@ def test_a_batch_stops_inside_a_commit(tmp_path: Path) -> None:
     write_each(tmp_path, 7, 8)
     query = Query(tmp_path, maxFilesPerTrigger="2", startingVersion="0")
     batches = query.all()
-    assert [len(batch) for batch in batches] == [2, 2, 2, 2]
-    assert flat(batches) == [(number,) for number in range(1, 9)]
+    assert (sizes(batches), ids_of(batches)) == ([2, 2, 2, 2], list(range(1, 9)))
     places = [(end["version"], end.get("files", 0)) for end in query.ends]
     assert places == [(-1, 0), (0, 1), (0, 3), (1, 0), (2, 0)]
     assert [end.get("since") for end in query.ends] == [None, 0, None, None, None]
     later = Query(tmp_path, maxFilesPerTrigger="2", startingVersion="1").all()
-    assert [len(batch) for batch in later] == [2, 2, 2, 1]
-    assert flat(later) == [(number,) for number in range(2, 9)]
+    assert (sizes(later), ids_of(later)) == ([2, 2, 2, 1], list(range(2, 9)))
 
 
-def test_a_batch_has_at_least_one_file_and_the_last_exceeds_the_bytes(tmp_path: Path) -> None:
-    write_each(tmp_path, *range(5))
-    size = max(path.stat().st_size for path in tmp_path.glob("*.parquet"))
-    tiny = Query(tmp_path, maxBytesPerTrigger="1").all()
-    assert [len(batch) for batch in tiny] == [1] * 5
-    two = Query(tmp_path, maxBytesPerTrigger=str(size + 1), maxFilesPerTrigger="4").all()
-    assert [len(batch) for batch in two] == [2, 2, 1]
-    both = Query(tmp_path, maxBytesPerTrigger="1g", maxFilesPerTrigger="4").all()
-    assert [len(batch) for batch in both] == [4, 1]
-    assert flat(tiny) == flat(two) == flat(both) == [(number,) for number in range(5)]
-
-
-def test_a_thousand_files_are_a_batch_by_default(
+def test_a_batch_has_at_least_one_file_and_the_last_exceeds_the_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert stream_limits._DEFAULT_FILES == 1000
-    monkeypatch.setattr(stream_limits, "_DEFAULT_FILES", 3)
     write_each(tmp_path, *range(5))
-    assert [len(batch) for batch in Query(tmp_path).all()] == [3, 2]
-    assert [len(batch) for batch in Query(tmp_path, maxBytesPerTrigger="1g").all()] == [5]
+    size = max(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    assert stream_reader._DEFAULT_FILES == 1000
+    monkeypatch.setattr(stream_reader, "_DEFAULT_FILES", 3)
+    cases: list[tuple[dict[str, str], list[int]]] = [
+        ({"maxBytesPerTrigger": "1"}, [1] * 5),
+        ({"maxBytesPerTrigger": str(size + 1), "maxFilesPerTrigger": "4"}, [2, 2, 1]),
+        ({"maxBytesPerTrigger": "1g", "maxFilesPerTrigger": "4"}, [4, 1]),
+        ({"maxBytesPerTrigger": "1g"}, [5]),
+        ({}, [3, 2]),
+    ]
+    for options, expected in cases:
+        batches = Query(tmp_path, **options).all()
+        assert (sizes(batches), ids_of(batches)) == (expected, list(range(5))), options
 
 
 def test_many_versions_without_files_are_read_in_several_batches(
@@ -135,11 +132,10 @@ def test_many_versions_without_files_are_read_in_several_batches(
     for number in range(7):
         DeltaTable.for_path(None, tmp_path).set_properties({"x": str(number)})
     write_each(tmp_path, 2)
-    monkeypatch.setattr(stream_limits, "_MAX_VERSIONS", 3)
+    monkeypatch.setattr(stream_reader, "_MAX_VERSIONS", 3)
     query = Query(tmp_path, startingVersion="0")
-    batches = [query.batch() for _ in range(4)]
+    assert ids_of(query.batch() for _ in range(4)) == [1, 2]
     assert [end["version"] for end in query.ends] == [-1, 2, 5, 8]
-    assert flat(batches) == [(1,), (2,)]
 
 
 def test_changes_of_a_version_stay_together(tmp_path: Path) -> None:
@@ -148,29 +144,16 @@ def test_changes_of_a_version_stay_together(tmp_path: Path) -> None:
     write_each(tmp_path, 5)
     deltalake.DeltaTable(tmp_path).delete("id = 2")
     query = Query(tmp_path, readChangeFeed="true", startingVersion="0", maxFilesPerTrigger="2")
-    batches = query.all()
-    assert [[(row[0], row[1], row[2]) for row in batch] for batch in batches] == [
+    assert [[(row[0], row[1], row[2]) for row in batch] for batch in query.all()] == [
         [(1, "insert", 0), (2, "insert", 0), (3, "insert", 0)],
         [(4, "insert", 1), (5, "insert", 2)],
         [(2, "delete", 3)],
     ]
 
 
-def test_the_beginning_of_a_feed_is_split(tmp_path: Path) -> None:
-    write_each(tmp_path, 1, 2, 3, **FEED)
-    write_each(tmp_path, 4)
-    query = Query(tmp_path, readChangeFeed="true", maxFilesPerTrigger="3")
-    batches = query.all()
-    assert [len(batch) for batch in batches] == [3, 1]
-    assert [(row[0], *row[1:3]) for row in flat(batches)] == [
-        (number, "insert", 1) for number in range(1, 5)
-    ]
-
-
 def test_all_that_is_new_is_read_where_spark_asks_for_it(tmp_path: Path) -> None:
     write_each(tmp_path, *range(5))
-    query = Query(tmp_path, maxFilesPerTrigger="2")
-    assert len(query.batch(ReadAllAvailable())) == 5
+    assert len(Query(tmp_path, maxFilesPerTrigger="2").batch(ReadAllAvailable())) == 5
     query = Query(tmp_path, maxFilesPerTrigger="2")
     assert len(query.batch()) == 2
     write_each(tmp_path, 5, 6)
@@ -184,7 +167,7 @@ def test_with_available_now_a_query_ends_where_it_was_when_it_began(tmp_path: Pa
     planner = query.reader()
     planner.prepareForTriggerAvailableNow()
     write_each(tmp_path, 3)
-    assert [len(query.batch(until=planner)) for _ in range(3)] == [2, 1, 0]
+    assert sizes(query.batch(until=planner) for _ in range(3)) == [2, 1, 0]
     again = query.reader()
     again.prepareForTriggerAvailableNow()
     assert [query.batch(until=again) for _ in range(2)] == [[(3,)], []]
@@ -195,7 +178,7 @@ def test_without_commits_a_stream_from_the_newest_on_waits(tmp_path: Path) -> No
     query = Query(tmp_path, startingVersion="latest", maxFilesPerTrigger="1")
     assert query.batch() == []
     write_each(tmp_path, 2, 3)
-    assert flat(query.all()) == [(2,), (3,)]
+    assert ids_of(query.all()) == [2, 3]
 
 
 def test_an_offset_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
@@ -204,13 +187,11 @@ def test_an_offset_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
     write_each(tmp_path, 2, 3)
     query = Query(tmp_path, maxFilesPerTrigger="1")
     query.ends.append({"table": table, "version": 0, "since": 0, "snapshot": True})
-    assert flat(query.all()) == [(2,), (3,)]
-    assert query.ends[-2:] == [
-        {"table": table, "version": 0, "files": 1},
-        {"table": table, "version": 1},
-    ]
+    assert ids_of(query.all()) == [2, 3]
+    last = {"table": table, "version": 1}
+    assert query.ends[-2:] == [{"table": table, "version": 0, "files": 1}, last]
     query.ends.append({"table": table, "version": 0})
-    assert flat(query.all()) == [(2,), (3,)]
+    assert ids_of(query.all()) == [2, 3]
 
 
 @pytest.mark.parametrize("start", [{}, {"startingVersion": "0"}])
@@ -226,7 +207,7 @@ def test_spark_without_limits_goes_on_inside_a_commit(
         reader = stream_of(tmp_path, **start)
         reader.partitions(query.ends[-1], query.ends[-1])  # how Spark tells the offset
         rest = rows_between(reader, query.ends[-1], reader.latestOffset())
-    assert flat([first, rest]) == [(1,), (2,), (3,), (4,)]
+    assert ids_of([first, rest]) == [1, 2, 3, 4]
 
 
 def test_a_feed_does_not_go_on_inside_a_commit(tmp_path: Path) -> None:
@@ -245,11 +226,10 @@ def test_commits_that_change_rows_are_refused_or_passed_over(tmp_path: Path) -> 
     write_each(tmp_path, 3, 4)
     limit = {"startingVersion": "0", "maxFilesPerTrigger": "1"}
     query = Query(tmp_path, **limit)
-    assert flat([query.batch(), query.batch()]) == [(1,), (2,)]  # what was before is read first
+    assert ids_of([query.batch(), query.batch()]) == [1, 2]  # what was before is read first
     with pytest.raises(InvalidArgumentError, match="version 1 of"):
         query.batch()
-    passed = Query(tmp_path, **limit, ignoreDeletes="true").all()
-    assert flat(passed) == [(1,), (2,), (3,), (4,)]
+    assert ids_of(Query(tmp_path, **limit, ignoreDeletes="true").all()) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("feed", [False, True])
@@ -269,7 +249,7 @@ def test_commits_are_planned_in_windows(
     monkeypatch.setattr(stream_reader, "_WINDOW", 3)
     monkeypatch.setattr(stream_commits, "read_commits", counted)
     found = Query(tmp_path, **options).batch(ReadAllAvailable())
-    assert sorted(row[0] for row in found) == [*range(7), *range(100, 107)]
+    assert ids_of([found]) == [*range(7), *range(100, 107)]
     assert max(seen) == 3
 
 
@@ -279,16 +259,12 @@ def test_limits_are_above_0_and_refused_before_spark_4_2(tmp_path: Path, name: s
     for value in ("0", "-1", "many", ""):
         with pytest.raises(InvalidArgumentError, match=name):
             stream_of(tmp_path, **{name: value})
+    assert pickled(Query(tmp_path).reader()).__dict__ == {}, "tasks get no planner"
     with (
         patch.object(stream_options, "HAS_LIMITS", False),
         pytest.raises(UnsupportedFeatureError, match=r"(?s)before Spark 4\.2.*omit it"),
     ):
         DelvecDataSource({"path": str(tmp_path), name: "5"}).schema()
-
-
-def test_tasks_get_no_planner(tmp_path: Path) -> None:
-    write_each(tmp_path, 1)
-    assert pickled(Query(tmp_path).reader()).__dict__ == {}
 
 
 @pytest.mark.parametrize("change", ["other columns", "deleted rows"])
@@ -309,6 +285,6 @@ def test_what_comes_before_the_commit_that_ends_a_stream_is_returned(
         deltalake.DeltaTable(tmp_path).delete("id = 1")
     start = query.ends[-1]
     end = running.latestOffset(start, None)
-    assert sorted(rows_between(running, start, end)) == [(number,) for number in range(4, 9)]
+    assert ids_of([rows_between(running, start, end)]) == list(range(4, 9))
     with pytest.raises(InvalidArgumentError, match="version 8 of"):
         running.latestOffset(end, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,25 +17,26 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-import delvec
-from tests.datasource.in_process import rows_between, stream_of
+from delvec.datasource.options import HAS_LIMITS
+from delvec.errors import InvalidArgumentError
+from tests.datasource.in_process import FEED, forget_zone, held, rows_between, stream_of, write_each
+from tests.delta.log_files import commits
+from tests.spark.delta.lake import Lake
 from tests.spark.delta.readers import ZONE, settings_of
-from tests.spark.delta.spark_tables import as_delta_spark_reads, collected, create, sql
+from tests.spark.delta.spark_tables import as_delta_spark_reads, collected
 
+WAYS_OUT = r"(?s)version 2 of .*\(DELETE\).*skipChangeCommits=true.*readChangeFeed=true"
 pytestmark = pytest.mark.spark
-
-FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 @pytest.fixture(scope="module")
-def changed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def changed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A table whose rows delta-spark inserted, updated and deleted by vectors, with its feed."""
-    path = tmp_path_factory.mktemp("changed") / "t"
-    create(spark, path, "id long, name string, day date", partitioned_by=["day"], properties=FEED)
-    sql(
-        spark,
-        path,
+    lake = Lake(spark, tmp_path_factory.mktemp("changed") / "t")
+    lake.create(
+        "id long, name string, day date",
         "INSERT INTO {T} SELECT /*+ COALESCE(1) */ id, concat('n', id), date'2026-01-01' +"
         " cast(id % 2 as int) FROM range(20)",
         "DELETE FROM {T} WHERE id % 5 = 0",
@@ -42,30 +44,38 @@ def changed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
         "INSERT INTO {T} VALUES (100, NULL, NULL)",
         "OPTIMIZE {T}",
         "DELETE FROM {T} WHERE day = date'2026-01-02'",
+        parts=["day"],
+        properties=FEED,
     )
-    return path
+    return lake
 
 
-def feed_of(spark: SparkSession, path: Path) -> DataFrame:
+def rows_of(df: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, collected(df)), key=repr)
+
+
+def feed_of(lake: Lake) -> list[tuple[object, ...]]:
     """Return the changes as delta-spark tells them."""
-    reading = spark.read.format("delta").option("readChangeFeed", "true")
-    return reading.option("startingVersion", 0).load(str(path))
+    reading = lake.spark.read.format("delta").option("readChangeFeed", "true")
+    return rows_of(reading.option("startingVersion", 0).load(str(lake.path)))
 
 
-def run(stream: DataFrame, sink: Path, checkpoint: Path, mode: str = "append") -> None:
-    """Copy all that a stream has now."""
-    query = (
-        stream.writeStream.format("delvec")
-        .option("checkpointLocation", str(checkpoint))
-        .outputMode(mode)
-        .trigger(availableNow=True)
-        .start(str(sink))
-    )
+def stream_of_spark(lake: Lake, kind: str = "delvec", **options: object) -> DataFrame:
+    return lake.spark.readStream.format(kind).options(**options).load(str(lake.path))  # type: ignore[arg-type]
+
+
+def run(stream: DataFrame, sink: Path, mode: str = "append") -> StreamingQuery:
+    """Copy all that a stream has now; the checkpoint is beside the sink."""
+    writing = stream.writeStream.format("delvec").outputMode(mode)
+    writing = writing.option("checkpointLocation", f"{sink}-checkpoint")
+    query = writing.trigger(availableNow=True).start(str(sink))
     query.awaitTermination()
+    return query
 
 
-def forget_last_commit(checkpoint: Path) -> None:
+def forget_last_commit(sink: Path) -> None:
     """Leave the checkpoint as a crash does after the sink's commit and before Spark's."""
+    checkpoint = Path(f"{sink}-checkpoint")
     last = max(int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdigit())
     for name in (f"{last}", f".{last}.crc"):
         (checkpoint / "commits" / name).unlink()
@@ -94,8 +104,7 @@ def test_delta_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path)
     found = as_delta_spark_reads(spark, path)
     assert found.columns == rows.columns
     text = "to_json(struct(*))"
-    expected = sorted(row[0] for row in collected(rows.selectExpr(text)))
-    assert sorted(row[0] for row in collected(found.selectExpr(text))) == expected
+    assert rows_of(found.selectExpr(text)) == rows_of(rows.selectExpr(text))
     # delta-spark skips files and row groups by statistics, and takes NaN for the largest number.
     for condition in ("d > 100", "price > 12 AND wide = 49"):
         assert len(collected(found.where(condition).select("id"))) == 1, condition
@@ -104,114 +113,93 @@ def test_delta_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_stream_of_changes_is_copied_once(
-    spark: SparkSession, changed: Path, tmp_path: Path
-) -> None:
-    sink, checkpoint = tmp_path / "sink", tmp_path / "checkpoint"
-
-    def go() -> None:
-        stream = spark.readStream.format("delvec").option("readChangeFeed", "true")
-        copied = stream.option("startingVersion", 0).load(str(changed))
-        run(copied.withColumnRenamed("_change_type", "change"), sink, checkpoint)
-
-    expected = sorted(map(tuple, collected(feed_of(spark, changed))), key=repr)
+def test_a_stream_of_changes_is_copied_once(changed: Lake, tmp_path: Path) -> None:
+    sink = Lake(changed.spark, tmp_path / "sink")
     for _ in range(3):  # two of them repeat the batch
-        go()
-        found = sorted(map(tuple, collected(as_delta_spark_reads(spark, sink))), key=repr)
-        assert found == expected
-        forget_last_commit(checkpoint)
-    table = delvec.DeltaTable.for_path(spark, sink)
-    assert table.version == 1
-    query = json.loads((checkpoint / "metadata").read_text())["id"]
-    commit = (sink / f"_delta_log/{1:020}.json").read_text()
-    assert any(
-        json.loads(line).get("txn", {}).get("appId") == query for line in commit.splitlines()
-    )
-    assert len(list(sink.glob("*.parquet"))) == len(table.arrow_files())
+        stream = stream_of_spark(changed, readChangeFeed=True, startingVersion=0)
+        run(stream.withColumnRenamed("_change_type", "change"), sink.path)
+        assert rows_of(sink.frame()) == feed_of(changed)
+        forget_last_commit(sink.path)
+    assert sink.table.version == 1
+    query = json.loads((tmp_path / "sink-checkpoint/metadata").read_text())["id"]
+    assert query in [line.get("txn", {}).get("appId") for line in commits(sink.path)[1]]
+    assert len(list(sink.path.glob("*.parquet"))) == len(sink.table.arrow_files())
 
 
-def test_a_delete_by_a_vector_is_a_change_and_never_passed_over_unasked(
-    spark: SparkSession, changed: Path
-) -> None:
+def test_a_delete_by_a_vector_is_a_change_and_never_passed_over_unasked(changed: Lake) -> None:
     def rows(**options: str) -> list[tuple[object, ...]]:
-        reader = stream_of(changed, columns="id", **options)
+        reader = stream_of(changed.path, columns="id", **options)
         return rows_between(reader, reader.initialOffset(), reader.latestOffset())
 
-    now = collected(as_delta_spark_reads(spark, changed).select("id"))
-    assert rows() == sorted(map(tuple, now))
-    with pytest.raises(
-        delvec.errors.InvalidArgumentError,
-        match=r"(?s)version 2 of .*\(DELETE\).*skipChangeCommits=true.*readChangeFeed=true",
-    ):
+    assert rows() == [(number,) for number in changed.ids()]
+    with pytest.raises(InvalidArgumentError, match=WAYS_OUT):
         rows(startingVersion="0", ignoreDeletes="true")
     appended = rows(startingVersion="0", skipChangeCommits="true")
     assert appended == [(number,) for number in (*range(20), 100)]
 
 
 @pytest.mark.slow
-def test_a_query_ends_with_the_version_and_both_ways_out(
-    spark: SparkSession, changed: Path, tmp_path: Path
-) -> None:
-    stream = spark.readStream.format("delvec").option("startingVersion", 0).load(str(changed))
-    with pytest.raises(
-        StreamingQueryException,
-        match=r"(?s)version 2 of .*\(DELETE\).*skipChangeCommits=true.*readChangeFeed=true",
-    ):
-        run(stream, tmp_path / "sink", tmp_path / "checkpoint")
+def test_queries_end_with_the_version_and_the_ways_out(changed: Lake, tmp_path: Path) -> None:
+    with pytest.raises(StreamingQueryException, match=WAYS_OUT):
+        run(stream_of_spark(changed, startingVersion=0), tmp_path / "sink")
+    source, sink = Lake(changed.spark, tmp_path / "source"), tmp_path / "copied"
+    write_each(source.path, 1, 2)
+    run(stream_of_spark(source), sink)
+    assert held(sink) == [1, 2]
+    shutil.rmtree(sink)
+    write_each(source.path, 3)
+    with pytest.raises(StreamingQueryException, match=r"(?s)there is no table.*Begin again"):
+        run(stream_of_spark(source), sink)
+    assert not sink.exists(), "a sink that was dropped is not created again"
 
 
 @pytest.mark.slow
-def test_a_partition_value_without_a_zone_is_in_that_of_the_session(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    create(spark, tmp_path / "t", "id long, at timestamp", partitioned_by=["at"])
-    sql(spark, tmp_path / "t", "INSERT INTO {T} VALUES (1, timestamp'2026-07-01 10:00:00')")
-    commit = tmp_path / f"t/_delta_log/{1:020}.json"
-    written = commit.read_text()
-    [value] = {
-        json.loads(line)["add"]["partitionValues"]["at"]
-        for line in written.splitlines()
-        if "add" in json.loads(line)
-    }
-    commit.write_text(written.replace(f'"at":"{value}"', '"at":"2026-07-01 10:00:00"'))
-    (tmp_path / f"t/_delta_log/.{1:020}.json.crc").unlink(missing_ok=True)
+@pytest.mark.skipif(not HAS_LIMITS, reason="limits of a batch need Spark 4.2")
+def test_batches_are_limited_and_every_row_is_copied_once(lake: Lake) -> None:
+    sink = lake.beside("sink").path
+    for numbers, expected in ((range(5), [2, 2, 1]), (range(5, 8), [2, 1])):
+        write_each(lake.path, *numbers)
+        query = run(stream_of_spark(lake, maxFilesPerTrigger=2), sink)
+        assert [each.numInputRows for each in query.recentProgress] == expected
+    assert held(sink) == list(range(8))
+
+
+@pytest.mark.slow
+def test_a_partition_value_without_a_zone_is_in_that_of_the_session(lake: Lake) -> None:
+    insert = "INSERT INTO {T} VALUES (1, timestamp'2026-07-01 10:00:00')"
+    lake.create("id long, at timestamp", insert, parts=["at"])
+    forget_zone(lake.path, 1)
     for zone in ("Asia/Kolkata", "America/New_York"):
-        with settings_of(spark, {ZONE: zone}):
-            reading = spark.read.format("delvec").load(str(tmp_path / "t"))
-            [row] = reading.selectExpr("cast(at as string)").collect()
-            assert row[0] == "2026-07-01 10:00:00"
+        with settings_of(lake.spark, {ZONE: zone}):
+            reading = lake.spark.read.format("delvec").load(str(lake.path))
+            found = reading.selectExpr("cast(at as string)").collect()
+            assert found == [("2026-07-01 10:00:00",)]
 
 
 @pytest.mark.slow
-def test_an_aggregate_in_complete_mode_replaces_the_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    source, sink = tmp_path / "source", tmp_path / "sink"
+def test_an_aggregate_in_complete_mode_replaces_the_table(lake: Lake) -> None:
+    sink = lake.beside("sink")
     for number in range(2):
-        rows = spark.range(5 * number, 5 * number + 5)
-        rows.write.format("delvec").mode("append").save(str(source))
-        counts = spark.readStream.format("delvec").load(str(source)).groupBy().count()
-        run(counts, sink, tmp_path / "checkpoint", "complete")
-        assert as_delta_spark_reads(spark, sink).collect() == [(5 * number + 5,)]
+        write_each(lake.path, *range(5 * number, 5 * number + 5))
+        counts = stream_of_spark(lake).groupBy().count()
+        run(counts, sink.path, "complete")
+        assert sink.frame().collect() == [(5 * number + 5,)]
     with pytest.raises(PySparkException):
-        run(counts, tmp_path / "other", tmp_path / "c2", "update")
+        run(counts, lake.beside("other").path, "update")
 
 
 @pytest.mark.more
-def test_a_stream_catches_up_in_the_run_after_a_crash_as_delta_spark_does(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stream_catches_up_in_the_run_after_a_crash_as_delta_spark_does(lake: Lake) -> None:
     found: dict[str, list[list[int]]] = {"delta": [], "delvec": []}
     for kind, copied in found.items():
-        source, sink, checkpoint = (tmp_path / kind / name for name in ("source", "sink", "c"))
+        source, sink = lake.beside(f"{kind}-source"), lake.beside(f"{kind}-sink").path
         for number in range(3):
-            rows = spark.range(number, number + 1, 1, 1)
-            rows.write.format("delta").mode("append").save(str(source))
+            rows = lake.spark.range(number, number + 1, 1, 1)
+            rows.write.format("delta").mode("append").save(str(source.path))
             if number == 2:
-                forget_last_commit(checkpoint)
-            run(spark.readStream.format(kind).load(str(source)), sink, checkpoint)
-            table = delvec.DeltaTable.for_path(None, sink)
-            copied.append(sorted(table.to_arrow()["id"].to_pylist()))
+                forget_last_commit(sink)
+            run(stream_of_spark(source, kind), sink)
+            copied.append(held(sink))
     assert found["delvec"] == found["delta"] == [[0], [0, 1], [0, 1, 2]]
 
 
@@ -243,7 +231,7 @@ class Crashes:
     """A query in a process of its own, killed with its JVM whenever something has happened."""
 
     def __init__(self, source: Path, folder: Path) -> None:
-        self._sink, self._checkpoint = folder / "sink", folder / "checkpoint"
+        self._sink, self._checkpoint = folder / "sink", folder / "sink-checkpoint"
         self._arguments = [str(source), str(self._sink), str(self._checkpoint)]
 
     def _start(self, *, is_last: bool) -> subprocess.Popen[bytes]:
@@ -300,23 +288,17 @@ class Crashes:
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_killed_again_and_again_copies_every_change_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    source, choice = tmp_path / "source", random.Random(7)
-    create(spark, source, "id long, name string", properties=FEED)
-    query, sink = Crashes(source, tmp_path), tmp_path / "sink"
+def test_a_stream_that_is_killed_again_and_again_copies_every_change_once(lake: Lake) -> None:
+    choice = random.Random(7)
+    lake.create("id long, name string", properties=FEED)
+    query = Crashes(lake.path, lake.path.parent)
     for number in range(10):
         start, stop = 10 * number, 10 * number + 10
-        sql(
-            spark,
-            source,
+        lake.sql(
             f"INSERT INTO {{T}} SELECT id, 'n{number}' FROM range({start}, {stop})",
             f"DELETE FROM {{T}} WHERE id % 10 = {number % 10} AND id < {stop}",
             f"UPDATE {{T}} SET name = 'u{number}' WHERE id % 7 = {number % 7}",
         )
         query.crash(query.events[choice.choice(list(query.events))])
     query.finish()
-    expected = sorted(map(tuple, collected(feed_of(spark, source))), key=repr)
-    found = sorted(map(tuple, collected(as_delta_spark_reads(spark, sink))), key=repr)
-    assert found == expected
+    assert rows_of(lake.beside("sink").frame()) == feed_of(lake)

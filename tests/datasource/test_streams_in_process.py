@@ -16,9 +16,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError
-from tests.datasource.in_process import ids, rows_between, stream_of, write
+from tests.datasource.in_process import FEED, ids, rows_between, stream_of, write
+from tests.delta.log_files import live_adds
 
-FEED = {"delta.enableChangeDataFeed": "true"}
+ANOTHER = r"(?s)another table.*checkpointLocation"
 
 
 def drop_commit(path: Path, version: int) -> None:
@@ -43,17 +44,16 @@ def test_a_stream_returns_the_table_and_then_what_is_appended(tmp_path: Path) ->
     write(tmp_path, ids(3))
     following = batches(tmp_path)
     assert following() == [(1,), (2,), (3,)]
-    write(tmp_path, ids(4), ids(5))
-    write(tmp_path, ids(6))
-    assert following() == [(4,), (5,), (6,)]
-
-
-def test_without_new_commits_the_offset_stays_the_same(tmp_path: Path) -> None:
-    write(tmp_path, ids(1))
     reader = stream_of(tmp_path)
     assert reader.latestOffset() == reader.latestOffset()
-    write(tmp_path, ids(2))
+    write(tmp_path, ids(4), ids(5))
+    write(tmp_path, ids(6))
     assert reader.latestOffset() == reader.latestOffset() != stream_of(tmp_path).initialOffset()
+    assert following() == [(4,), (5,), (6,)]
+    deltalake.DeltaTable(tmp_path).optimize.compact()  # changes no row
+    assert following() == []
+    write(tmp_path, ids(7))
+    assert following() == [(7,)]
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,6 @@ def test_a_stream_starts_at_a_time(tmp_path: Path) -> None:
         batches(tmp_path, startingTimestamp="2026-01-01 00:00:00")
 
 
-def test_commits_that_change_no_row_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, ids(1))
-    write(tmp_path, ids(2))
-    following = batches(tmp_path)
-    following()
-    deltalake.DeltaTable(tmp_path).optimize.compact()
-    assert following() == []
-    write(tmp_path, ids(3))
-    assert following() == [(3,)]
-
-
 def test_a_commit_that_updates_fails_the_stream_or_is_passed_over_on_request(
     tmp_path: Path,
 ) -> None:
@@ -117,10 +106,8 @@ def test_a_commit_that_updates_fails_the_stream_or_is_passed_over_on_request(
 def test_deletes_of_whole_files_are_ignored_on_request_and_updates_are_not(tmp_path: Path) -> None:
     write(tmp_path, ids(1))
     write(tmp_path, ids(2))
-    following = batches(tmp_path, ignoreDeletes="true")
-    following()
-    plain = batches(tmp_path)
-    plain()
+    plain, following = batches(tmp_path), batches(tmp_path, ignoreDeletes="true")
+    assert plain() == following() == [(1,), (2,)]
     deltalake.DeltaTable(tmp_path).delete("id = 1")
     assert following() == []
     with pytest.raises(InvalidArgumentError, match=r"version 2 .*(?s:deletes rows.*ignoreDeletes)"):
@@ -134,20 +121,15 @@ def test_a_vector_that_comes_without_a_remove_is_a_change(tmp_path: Path) -> Non
     write(tmp_path, ids(1, 2))
     following = batches(tmp_path, skipChangeCommits="true")
     following()
-    log = tmp_path / "_delta_log"
-    [add] = [
-        json.loads(line)
-        for line in (log / f"{0:020}.json").read_text().splitlines()
-        if "add" in json.loads(line)
-    ]
-    add["add"]["deletionVector"] = {
+    [add] = live_adds(tmp_path)
+    add["deletionVector"] = {
         "storageType": "i",
         "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
         "sizeInBytes": 40,
         "cardinality": 6,
     }
-    info = {"commitInfo": {"operation": "DELETE", "timestamp": 0}}
-    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, [info, add])))
+    lines = {"commitInfo": {"operation": "DELETE", "timestamp": 0}}, {"add": add}
+    (tmp_path / f"_delta_log/{1:020}.json").write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(InvalidArgumentError, match="another deletion vector"):
         following()
 
@@ -160,15 +142,11 @@ def test_the_feed_returns_every_change(tmp_path: Path) -> None:
     found = following()
     assert [row[:3] for row in found] == [(1, "delete", 1), (2, "delete", 1), (3, "insert", 1)]
     assert len({row[3] for row in found}) == 1
-
-
-def test_the_feed_of_a_table_without_one_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, ids(1))
-    with pytest.raises(InvalidArgumentError, match=r"(?s)does not record.*set_properties"):
-        batches(tmp_path, readChangeFeed="true")
-    write(tmp_path / "b", ids(1), **FEED)
     with pytest.raises(InvalidArgumentError, match="returns every change"):
-        batches(tmp_path / "b", readChangeFeed="true", skipChangeCommits="true")
+        batches(tmp_path, readChangeFeed="true", skipChangeCommits="true")
+    write(tmp_path / "without", ids(1))
+    with pytest.raises(InvalidArgumentError, match=r"(?s)does not record.*set_properties"):
+        batches(tmp_path / "without", readChangeFeed="true")
 
 
 def test_commits_that_are_gone_fail_the_stream(tmp_path: Path) -> None:
@@ -194,10 +172,16 @@ def test_a_table_in_the_place_of_another_is_not_gone_on_with(tmp_path: Path) -> 
     with pytest.raises(InvalidArgumentError, match="commits are gone"):
         reader.latestOffset()
     again = stream_of(tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"(?s)another table.*checkpointLocation"):
+    with pytest.raises(InvalidArgumentError, match=ANOTHER):
         again.partitions(end, end)
     with pytest.raises(FormatError, match="another source"):
         again.partitions(end, {"logOffset": 3})
+    for number in range(3):  # the new table has more versions than the stream has read
+        write(tmp_path, ids(number))
+    again = stream_of(tmp_path)
+    latest = again.latestOffset()  # as with availableNow
+    with pytest.raises(InvalidArgumentError, match=ANOTHER):
+        again.partitions(end, latest)
 
 
 @pytest.mark.parametrize("options", [{}, {"readChangeFeed": "true"}], ids=str)
@@ -211,20 +195,8 @@ def test_a_table_that_is_replaced_while_the_stream_runs_is_not_gone_on_with(
     shutil.rmtree(tmp_path)
     for number in range(10, 14):  # the new table has more versions than the stream has read
         write(tmp_path, ids(number), **(FEED if number == 10 else {}))
-    with pytest.raises(InvalidArgumentError, match=r"(?s)another table.*checkpointLocation"):
+    with pytest.raises(InvalidArgumentError, match=ANOTHER):
         following()
-
-
-def test_a_restart_on_a_replaced_table_with_available_now_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, ids(1))
-    end = stream_of(tmp_path).latestOffset()
-    shutil.rmtree(tmp_path)
-    for number in range(10, 13):
-        write(tmp_path, ids(number))
-    again = stream_of(tmp_path)
-    latest = again.latestOffset()
-    with pytest.raises(InvalidArgumentError, match=r"(?s)another table.*checkpointLocation"):
-        again.partitions(end, latest)
 
 
 def test_with_available_now_a_stream_never_goes_backwards(tmp_path: Path) -> None:
@@ -246,7 +218,7 @@ def test_new_columns_stop_a_stream_until_it_starts_again(tmp_path: Path) -> None
     first = reader.latestOffset()
     rows_between(reader, reader.initialOffset(), first)
     DeltaTable.for_path(None, tmp_path).add_columns(StructType([StructField("name", StringType())]))
-    write(tmp_path, pa.table({"id": pa.array([2], pa.int64()), "name": ["b"]}))
+    write(tmp_path, ids(2).append_column("name", [["b"]]))
     end = reader.latestOffset()
     with pytest.raises(InvalidArgumentError, match=r"(?s)version 1 .*call load\(\) again"):
         reader.partitions(first, end)
@@ -256,12 +228,9 @@ def test_new_columns_stop_a_stream_until_it_starts_again(tmp_path: Path) -> None
 
 
 def test_columns_that_are_gone_cannot_be_read_from_before(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        pa.table({"id": pa.array([1], pa.int64()), "x": ["a"]}),
-        **{"delta.columnMapping.mode": "name"},
-    )
-    write(tmp_path, pa.table({"id": pa.array([2], pa.int64()), "x": ["a"]}))
+    rows = pa.table({"id": pa.array([1], pa.int64()), "x": ["a"]})
+    write(tmp_path, rows, **{"delta.columnMapping.mode": "name"})
+    write(tmp_path, rows)
     DeltaTable.for_path(None, tmp_path).drop_column("x")
     with pytest.raises(InvalidArgumentError, match=r"version 1 .* other columns"):
         batches(tmp_path, startingVersion="1")()

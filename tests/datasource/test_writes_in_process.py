@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as spark_types
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from delvec import DeltaTable
@@ -27,11 +27,13 @@ from delvec.errors import (
     InvalidArgumentError,
     UnsupportedFeatureError,
 )
-from tests.datasource.in_process import pickled, write
+from tests.datasource.in_process import ids, pickled, write
+from tests.delta.log_files import commits
 
 Kind = spark_types.DataType
 STRING, LONG = StringType(), LongType()
-IDS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+IDS = ids(1, 2, 3)
+MAPPED = {"delta.columnMapping.mode": "name"}
 
 
 def create(path: Path, *, partition_by: tuple[str, ...] = (), **columns: Kind) -> None:
@@ -43,37 +45,46 @@ def create(path: Path, *, partition_by: tuple[str, ...] = (), **columns: Kind) -
     DeltaTable.create(None, path, StructType(fields), partition_by)
 
 
-def numbers(*values: int | None) -> pa.Table:
-    return pa.table({"id": pa.array(values, pa.int64())})
-
-
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the rows as deltalake does, which knows nothing of delvec."""
     builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path))
     found = pa.table(builder.execute("select * from t order by 1").read_all())
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
+    return found.to_pylist()  # type: ignore[no-any-return]
 
 
-def actions(path: Path, version: int) -> list[dict[str, Any]]:
-    text = (path / f"_delta_log/{version:020}.json").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+def read_ids(path: Path) -> list[int]:
+    return [row["id"] for row in read(path)]
+
+
+def actions(path: Path, version: int, kind: str) -> list[dict[str, Any]]:
+    return [each[kind] for each in commits(path)[version] if kind in each]
 
 
 def files(path: Path) -> set[str]:
     return {file.name for file in path.glob("*.parquet")}
 
 
+def planned(path: Path, mode: str = "append") -> BatchWriter:
+    source = DelvecDataSource({"path": str(path)})
+    found = source.writer(StructType([StructField("id", LONG)]), mode == "overwrite")
+    assert isinstance(found, BatchWriter)
+    return found
+
+
+def task(writer: BatchWriter, *values: int) -> WriterCommitMessage:
+    """Write the rows of a task."""
+    return writer.write(iter(ids(*values).to_batches()))
+
+
 def test_a_new_table_is_one_commit_with_vectors_on(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1, 2), numbers(3), userMetadata="first load")
+    write(tmp_path, ids(1, 2), ids(3), userMetadata="first load")
     table = DeltaTable.for_path(None, tmp_path)
     assert table.version == 0
     assert table.properties["delta.enableDeletionVectors"] == "true"
-    assert [row["id"] for row in read(tmp_path)] == [1, 2, 3]
-    [info] = [each["commitInfo"] for each in actions(tmp_path, 0) if "commitInfo" in each]
-    assert info["operation"] == "WRITE"
-    assert info["operationMetrics"]["numOutputRows"] == "3"
-    assert info["userMetadata"] == "first load"
+    assert read_ids(tmp_path) == [1, 2, 3]
+    [info] = actions(tmp_path, 0, "commitInfo")
+    told = info["operation"], info["operationMetrics"]["numOutputRows"], info["userMetadata"]
+    assert told == ("WRITE", "3", "first load")
 
 
 def test_partitions_become_files_of_their_own(tmp_path: Path) -> None:
@@ -89,17 +100,18 @@ def test_partitions_become_files_of_their_own(tmp_path: Path) -> None:
         }
     )
     write(tmp_path, rows, partitionBy="day,name,at,price,local,yes")
-    adds = [each["add"] for each in actions(tmp_path, 0) if "add" in each]
-    values = [add["partitionValues"] for add in adds]
-    assert {value["name"] for value in values} == {"a b/ü", None, "x"}
-    assert {value["day"] for value in values} == {"2026-01-01", None, "2026-01-02"}
-    assert {value["at"] for value in values} == {"2026-01-01T10:30:00.000000Z"}
-    assert {value["local"] for value in values} == {"2026-01-01 10:30:00.5"}
-    assert {value["price"] for value in values} == {"1.50"}
-    assert {value["yes"] for value in values} == {"true"}
+    values = [add["partitionValues"] for add in actions(tmp_path, 0, "add")]
+    assert {name: {value[name] for value in values} for name in values[0]} == {
+        "name": {"a b/ü", None, "x"},
+        "day": {"2026-01-01", None, "2026-01-02"},
+        "at": {"2026-01-01T10:30:00.000000Z"},
+        "local": {"2026-01-01 10:30:00.5"},
+        "price": {"1.50"},
+        "yes": {"true"},
+    }
     # An empty string, Hive's name for null and null itself are one value, as for delta-spark.
-    assert len(adds) == len({tuple(value.items()) for value in values}) == 5
-    assert sorted(row["id"] for row in read(tmp_path)) == list(range(6))
+    assert len(values) == len({tuple(value.items()) for value in values}) == 5
+    assert sorted(read_ids(tmp_path)) == list(range(6))
 
 
 def test_statistics_know_nan_and_long_strings(tmp_path: Path) -> None:
@@ -112,13 +124,11 @@ def test_statistics_know_nan_and_long_strings(tmp_path: Path) -> None:
         }
     )
     write(tmp_path, rows)
-    [add] = [each["add"] for each in actions(tmp_path, 0) if "add" in each]
+    [add] = actions(tmp_path, 0, "add")
     stats = json.loads(add["stats"])
-    assert stats["numRecords"] == 3
-    assert stats["tightBounds"] is True
+    assert (stats["numRecords"], stats["tightBounds"]) == (3, True)
     assert stats["nullCount"] == {"e": 0, "s": 1, "t": 0}
-    assert stats["minValues"]["e"] == -0.0
-    assert stats["minValues"]["s"] == "a" * 32
+    assert (stats["minValues"]["e"], stats["minValues"]["s"]) == (-0.0, "a" * 32)
     assert stats["maxValues"]["s"] > "z" * 32
     # Arrow computes bounds without NaN; Spark would skip the rows that have it.
     assert "d" not in stats["minValues"] | stats["maxValues"]
@@ -133,17 +143,13 @@ def test_large_partitions_are_written_before_the_task_ends(
 ) -> None:
     monkeypatch.setattr("delvec.datasource.data_files._FILE_BYTES", 2000)
     monkeypatch.setattr("delvec.datasource.data_files._TASK_BYTES", 3000)
-    source = DelvecDataSource({"path": str(tmp_path), "partitionBy": "p"})
-    schema = StructType([StructField("id", LongType()), StructField("p", LongType())])
-    writer = source.writer(schema, False)
     batches = [
         pa.record_batch({"id": list(range(i, i + 100)), "p": [j % 3 for j in range(100)]})
         for i in range(0, 1000, 100)
     ]
-    message = writer.write(iter(batches))
-    writer.commit([message])
+    write(tmp_path, pa.Table.from_batches(batches), partitionBy="p")
     assert len(files(tmp_path)) > 3
-    assert sorted(row["id"] for row in read(tmp_path)) == list(range(1000))
+    assert sorted(read_ids(tmp_path)) == list(range(1000))
 
 
 def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> None:
@@ -153,21 +159,13 @@ def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> 
 
 
 def test_mapped_columns_have_physical_names_and_ids(tmp_path: Path) -> None:
-    schema = pa.schema(
-        [
-            ("id", pa.int64()),
-            ("s", pa.struct([("a", pa.int64()), ("l", pa.list_(pa.struct([("b", pa.string())])))])),
-            ("m", pa.map_(pa.string(), pa.struct([("c", pa.int64())]))),
-        ]
-    )
-    DeltaTable.create(
-        None, tmp_path, from_arrow_schema(schema), properties={"delta.columnMapping.mode": "name"}
-    )
+    inner = pa.struct([("a", pa.int64()), ("l", pa.list_(pa.struct([("b", pa.string())])))])
+    values = pa.map_(pa.string(), pa.struct([("c", pa.int64())]))
+    schema = pa.schema([("id", pa.int64()), ("s", inner), ("m", values)])
     row = {"id": 1, "s": {"a": 2, "l": [{"b": "x"}]}, "m": [("k", {"c": 3})]}
     empty = {"id": 2, "s": None, "m": None}
-    write(tmp_path, pa.Table.from_pylist([row, empty, row], schema).slice(0, 2))
-    table = DeltaTable.for_path(None, tmp_path)
-    assert table.to_arrow().to_pylist() == [row, empty]
+    write(tmp_path, pa.Table.from_pylist([row, empty, row], schema).slice(0, 2), **MAPPED)
+    assert DeltaTable.for_path(None, tmp_path).to_arrow().to_pylist() == [row, empty]
     [name] = files(tmp_path)
     stored = pq.read_schema(tmp_path / name)
     assert all(each.name.startswith("col-") for each in stored)
@@ -175,69 +173,62 @@ def test_mapped_columns_have_physical_names_and_ids(tmp_path: Path) -> None:
 
 
 def test_overwriting_removes_all_rows_and_keeps_the_history(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1, 2))
-    write(tmp_path, numbers(3), mode="overwrite")
-    assert [row["id"] for row in read(tmp_path)] == [3]
-    assert [
-        row["id"] for row in DeltaTable.for_path(None, tmp_path).to_arrow(version=0).to_pylist()
-    ] == [1, 2]
+    write(tmp_path, ids(1, 2))
+    write(tmp_path, ids(3), mode="overwrite")
+    assert read_ids(tmp_path) == [3]
+    before = DeltaTable.for_path(None, tmp_path).to_arrow(version=0)
+    assert before["id"].to_pylist() == [1, 2]
 
 
 def test_an_append_goes_on_top_of_other_commits(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1))
+    write(tmp_path, ids(1))
     late = planned(tmp_path)
-    message = late.write(iter(numbers(2).to_batches()))
-    write(tmp_path, numbers(3))
+    message = task(late, 2)
+    write(tmp_path, ids(3))
     late.commit([message])
-    assert [row["id"] for row in read(tmp_path)] == [1, 2, 3]
-
-
-def planned(path: Path, mode: str = "append") -> BatchWriter:
-    source = DelvecDataSource({"path": str(path)})
-    found = source.writer(StructType([StructField("id", LongType())]), mode == "overwrite")
-    assert isinstance(found, BatchWriter)
-    return found
+    assert read_ids(tmp_path) == [1, 2, 3]
 
 
 def test_an_overwrite_does_not_lose_a_concurrent_append(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1))
+    write(tmp_path, ids(1))
     late = planned(tmp_path, mode="overwrite")
-    message = late.write(iter(numbers(2).to_batches()))
+    message = task(late, 2)
     before = files(tmp_path)
-    write(tmp_path, numbers(3))
+    write(tmp_path, ids(3))
     with pytest.raises(ConflictError, match="added rows"):
         pickled(late).commit([message])
     late.abort([message])
-    assert [row["id"] for row in read(tmp_path)] == [1, 3]
+    assert read_ids(tmp_path) == [1, 3]
     assert len(files(tmp_path)) == len(before)  # the file of the overwrite is gone
 
 
 def test_of_two_that_create_a_table_one_wins(tmp_path: Path) -> None:
     late = planned(tmp_path)
     create(tmp_path, id=LONG)
-    message = late.write(iter(numbers(2).to_batches()))
+    message = task(late, 2)
     with pytest.raises(ConflictError, match="just created"):
         late.commit([message])
     assert files(tmp_path) == set()
 
 
 def test_an_abort_leaves_no_files_but_those_that_a_commit_names(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1))
+    write(tmp_path, ids(1))
     before = files(tmp_path)
     writer = planned(tmp_path)
-    message = writer.write(iter(numbers(2).to_batches()))
+    message = task(writer, 2)
     assert len(files(tmp_path)) == 2
     writer.abort([message, None])
     assert files(tmp_path) == before
-    message = writer.write(iter(numbers(2).to_batches()))
-    writer.commit([message])
-    writer.abort([message])
-    assert [row["id"] for row in read(tmp_path)] == [1, 2]
+    first, again = task(writer, 2), task(writer, 2)  # Spark drops that of one attempt
+    assert first != again
+    writer.commit([again])
+    writer.abort([again])
+    assert read_ids(tmp_path) == [1, 2]
 
 
 def test_a_task_that_fails_leaves_no_files(tmp_path: Path) -> None:
     def broken() -> Any:  # noqa: ANN401
-        yield from numbers(1).to_batches()
+        yield from ids(1).to_batches()
         raise OSError("the executor is lost")
 
     with pytest.raises(OSError, match="lost"):
@@ -245,37 +236,45 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-def test_messages_of_attempts_that_spark_dropped_are_not_committed(tmp_path: Path) -> None:
-    writer = planned(tmp_path)
-    first, again = (writer.write(iter(numbers(1).to_batches())) for _ in range(2))
-    assert first != again
-    writer.commit([again])
-    assert [row["id"] for row in read(tmp_path)] == [1]
-
-
 def test_a_batch_of_an_application_is_written_once_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(tmp_path, numbers(1), txnAppId="loader", txnVersion="7")
+    write(tmp_path, ids(1), txnAppId="loader", txnVersion="7")
     assert not caplog.records
-    write(tmp_path, numbers(1), txnAppId="loader", txnVersion="6")
+    write(tmp_path, ids(1), txnAppId="loader", txnVersion="6")
     assert "holds transaction 7 of loader, and 6 is not written again (rows: 1)" in caplog.text
-    assert [row["id"] for row in read(tmp_path)] == [1]
-    assert len(files(tmp_path)) == 1
+    assert (read_ids(tmp_path), len(files(tmp_path))) == ([1], 1)
 
 
-REFUSED: dict[str, tuple[Kind, str]] = {
-    "char": (spark_types.CharType(3), r"char\(3\) of x"),
-    "varchar": (spark_types.ArrayType(spark_types.VarcharType(3)), r"varchar\(3\)"),
-    "nested": (StructType([StructField("a", LONG, False)]), "NOT NULL inside of x"),
-    "variant": (spark_types.VariantType(), "the variant of x"),
+INVARIANT = '{"delta.invariants": "{\\"expression\\":{\\"expression\\":\\"x > 0\\"}}"}'
+# The type and the metadata of a column x, and how it is named.
+REFUSED: dict[str, tuple[Kind, str, str]] = {
+    "char": (spark_types.CharType(3), "", r"char\(3\) of x"),
+    "varchar": (spark_types.ArrayType(spark_types.VarcharType(3)), "", r"varchar\(3\)"),
+    "nested": (StructType([StructField("a", LONG, False)]), "", "NOT NULL inside of x"),
+    "variant": (spark_types.VariantType(), "", "the variant of x"),
+    "generated": (LONG, '{"delta.generationExpression": "id + 1"}', "the generated column x"),
+    "default": (LONG, '{"CURRENT_DEFAULT": "7"}', "the default of x"),
+    "identity": (
+        LONG,
+        '{"delta.identity.start": 1, "delta.identity.step": 1}',
+        "the identity column x",
+    ),
+    "invariant": (LONG, INVARIANT, "invariant of x"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_only_spark_writes_is_refused(tmp_path: Path, name: str) -> None:
-    kind, match = REFUSED[name]
+    kind, metadata, match = REFUSED[name]
     create(tmp_path, id=LONG, x=kind)
+    if metadata:
+        commit = tmp_path / f"_delta_log/{0:020}.json"
+        plain = r"\"name\":\"x\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}"
+        text = commit.read_text()
+        assert plain in text
+        changed = json.dumps(plain.replace("\\", "").replace("{}", metadata))[1:-1]
+        commit.write_text(text.replace(plain, changed))
     with pytest.raises(UnsupportedFeatureError, match=f"(?s){match}.*DeltaTable"):
         write(tmp_path, IDS)
 
@@ -284,36 +283,6 @@ def test_check_constraints_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeatureError, match=r"(?s)the constraint positive.*append\(df\)"):
         write(tmp_path, IDS, **{"delta.constraints.positive": "id > 0"})
     assert not list(tmp_path.iterdir())
-
-
-GENERATED = '{"delta.generationExpression": "id + 1"}'
-DEFAULT = '{"CURRENT_DEFAULT": "7"}'
-IDENTITY = '{"delta.identity.start": 1, "delta.identity.step": 1}'
-
-
-@pytest.mark.parametrize(
-    ("metadata", "match"),
-    [
-        (GENERATED, "the generated column x"),
-        (DEFAULT, "the default of x"),
-        (IDENTITY, "the identity column x"),
-        (
-            '{"delta.invariants": "{\\"expression\\":{\\"expression\\":\\"x > 0\\"}}"}',
-            "invariant of x",
-        ),
-    ],
-    ids=["generated", "default", "identity", "invariant"],
-)
-def test_columns_with_expressions_are_refused(tmp_path: Path, metadata: str, match: str) -> None:
-    create(tmp_path, id=LONG, x=LONG)
-    commit = tmp_path / f"_delta_log/{0:020}.json"
-    plain = r"\"name\":\"x\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}"
-    text = commit.read_text()
-    assert plain in text
-    changed = json.dumps(plain.replace("\\", "").replace("{}", metadata))[1:-1]
-    commit.write_text(text.replace(plain, changed))
-    with pytest.raises(UnsupportedFeatureError, match=match):
-        write(tmp_path, IDS)
 
 
 @pytest.mark.parametrize(
@@ -382,12 +351,11 @@ def test_a_folder_with_other_files_is_no_place_for_a_table(tmp_path: Path, name:
 
 
 def test_a_table_that_took_the_place_of_the_planned_one_is_not_written_to(tmp_path: Path) -> None:
-    mapped = {"delta.columnMapping.mode": "name"}
-    write(tmp_path, numbers(1), **mapped)
+    write(tmp_path, ids(1), **MAPPED)
     late = planned(tmp_path)
-    message = late.write(iter(numbers(2).to_batches()))
+    message = task(late, 2)
     shutil.rmtree(tmp_path)
-    write(tmp_path, numbers(3), **mapped)
+    write(tmp_path, ids(3), **MAPPED)
     with pytest.raises(ConflictError, match="was replaced while rows for it were written"):
         pickled(late).commit([message])
     assert DeltaTable.for_path(None, tmp_path).to_arrow().to_pylist() == [{"id": 3}]
@@ -395,10 +363,9 @@ def test_a_table_that_took_the_place_of_the_planned_one_is_not_written_to(tmp_pa
 
 def test_row_ids_and_the_change_feed_go_on(tmp_path: Path) -> None:
     on = {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
-    write(tmp_path, numbers(1, 2), **on)
-    write(tmp_path, numbers(3))
-    [add] = [each["add"] for each in actions(tmp_path, 1) if "add" in each]
+    write(tmp_path, ids(1, 2), **on)
+    write(tmp_path, ids(3))
+    [add], [info] = (actions(tmp_path, 1, kind) for kind in ("add", "commitInfo"))
     assert add["baseRowId"] == 2
-    [info] = [each["commitInfo"] for each in actions(tmp_path, 1) if "commitInfo" in each]
     assert info["isBlindAppend"] is False  # where its rows are from is not known
-    assert not [each for each in actions(tmp_path, 1) if "cdc" in each]
+    assert not actions(tmp_path, 1, "cdc")

@@ -13,8 +13,6 @@ from py4j.java_gateway import JavaGateway
 
 from tests.spark.jars import resolved
 
-__all__ = ["read"]
-
 _RUNTIME: Final = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
 _OPENED: Final = ("lang", "lang.invoke", "lang.reflect", "io", "math", "net", "nio", "text", "time")
 _OPENED_UTIL: Final = ("util", "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks")

@@ -7,23 +7,18 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import feather
+from pyspark.sql import SparkSession
 
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.delta.rows import rows_of
 from tests.readers.readers import READERS, title
 from tests.readers.tables import FORMS, SOURCES, Converted, convert_tables
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["PAGE", "Seen", "see", "shown_table", "with_table"]
 
 PAGE: Final = ROOT / "docs" / "conversion.md"
 _PLACE: Final = re.compile(r"(<!-- readers: begin[^\n]*-->\n).*(<!-- readers: end -->)", re.DOTALL)

@@ -7,19 +7,14 @@ of its own, and writes the rows to an Arrow file.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+import pyarrow as pa
 from pyarrow import feather
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-__all__ = ["READERS", "title"]
 
 # ruff: noqa: PLC0415 - each child process imports the one that it runs
 

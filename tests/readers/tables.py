@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import feather
+from pyspark.sql import SparkSession
 
 import delvec
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["FORMS", "SOURCES", "Converted", "convert_tables"]
 
 _COLUMNS: Final = "id BIGINT, name STRING, price DECIMAL(9, 2), day DATE, at TIMESTAMP"
 _ROWS: Final = (

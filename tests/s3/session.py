@@ -80,28 +80,20 @@ class Place:
         )
 
 
-def run(module: str, place: Place, *arguments: str) -> Any:  # noqa: ANN401
-    """Run a module of tests; return what it prints last, as JSON."""
-    with started(module, place, *arguments) as process:
+def run(program: str, place: Place, *arguments: str) -> Any:  # noqa: ANN401
+    """Run one of `tests.s3.programs`; return what it prints last, as JSON."""
+    with started(program, place, *arguments) as process:
         output, errors = process.communicate()
     assert process.returncode == 0, errors[-6000:]
     return json.loads(output.splitlines()[-1])
 
 
-def started(module: str, place: Place, *arguments: str) -> subprocess.Popen[str]:
-    """Start a module of tests, with pipes."""
+def started(program: str, place: Place, *arguments: str) -> subprocess.Popen[str]:
+    """Start one of `tests.s3.programs`, with pipes."""
     hidden = ("PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR")
     environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    command = ["-m", "tests.s3.programs", json.dumps(vars(place)), program, *arguments]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(
-        [sys.executable, "-m", module, json.dumps(vars(place)), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment,
+        [sys.executable, *command], text=True, cwd=ROOT, env=environment, **pipes
     )
-
-
-def place_of_arguments() -> Place:
-    return Place(**json.loads(sys.argv[1]))

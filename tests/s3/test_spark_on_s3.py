@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from delvec import DeltaTable
-from tests.s3.crossing import URI as CROSSING
-from tests.s3.deleter import URI as CONTENDED
+from tests.delta.builder import TableBuilder
+from tests.s3.programs import CONTENDED, CROSSING, FILES
 from tests.s3.server import S3Server
 from tests.s3.session import Place, run, started
-from tests.s3.smoke import FILES
 
-pytestmark = [pytest.mark.s3, pytest.mark.spark]
+pytestmark = [pytest.mark.s3, pytest.mark.spark, pytest.mark.slow]
 
 PROCESSES = 8
 ROUNDS = 3
@@ -26,11 +25,10 @@ def place(s3: S3Server, tmp_path: Path) -> Place:
     return Place.of(s3, tmp_path)
 
 
-@pytest.mark.slow
 def test_a_delta_table_on_s3_is_written_deleted_from_and_read_by_few_requests(
     place: Place, s3: S3Server
 ) -> None:
-    found = run("tests.s3.smoke", place, str(s3.log))
+    found = run("smoke", place, str(s3.log))
     assert found["deleted"] == [100, FILES, 100]
     assert found["rows"] == [800, 800, 800]
     whole = sum(range(1000))
@@ -43,21 +41,17 @@ def test_a_delta_table_on_s3_is_written_deleted_from_and_read_by_few_requests(
     assert puts(requests["delete"]) == 2, requests  # all vectors in one file, and the commit
     assert puts(requests["delete"]) <= puts(requests["delete by rewriting"]), requests
     log = s3.folder / "lake" / "smoke" / "_delta_log"
-    assert [path.name for path in sorted(log.glob("*.json"))] == [
-        f"{version:020}.json" for version in range(4)
-    ]
+    names = [path.name for path in sorted(log.glob("*.json"))]
+    assert names == [f"{version:020}.json" for version in range(4)]
 
 
 def puts(requests: Counter[str]) -> int:
     return sum(count for name, count in requests.items() if name.startswith(("s3_Put", "s3_Copy")))
 
 
-@pytest.mark.slow
 def test_a_file_in_another_bucket_is_read_only_if_the_session_names_that(
     place: Place, s3: S3Server, tmp_path: Path
 ) -> None:
-    from tests.delta.builder import TableBuilder  # noqa: PLC0415
-
     s3.create_bucket("other")
     builder = TableBuilder(tmp_path / "local")
     builder.create()
@@ -69,46 +63,35 @@ def test_a_file_in_another_bucket_is_read_only_if_the_session_names_that(
     s3.upload(builder.root, CROSSING)
     s3.upload(builder.root, "s3://other")
     before = s3.log.read_text().count("/other/")
-    found = run("tests.s3.crossing", place)
+    found = run("crossing", place)
     assert found == {"refused": [True] * 3, "rows": [9, 9, 9]}
     assert s3.log.read_text().count("/other/") > before
 
 
-@pytest.mark.slow
 def test_the_life_of_a_table_on_s3(place: Place) -> None:
-    found = run("tests.s3.end_to_end", place)
+    found = run("end_to_end", place)
     delta, live = found["delta"], [n for n in range(200) if n % 10 != 3]
     live = sorted({*live, *range(190, 220)})
     assert (delta["deleted"], delta["updated"], delta["merged"]) == (20, 9, [9, 21])
-    assert delta["changes"] == {
-        "delete": 20,
-        "update_preimage": 18,
-        "update_postimage": 18,
-        "insert": 21,
-    }
+    changes = {"delete": 20, "update_preimage": 18, "update_postimage": 18, "insert": 21}
+    assert delta["changes"] == changes
     same = ("ids", "source", "arrow", "optimized", "restored", "after_vacuum")
     assert {name: delta[name] == live for name in same} == dict.fromkeys(same, True)
     assert delta["purged"] == [n for n in live if n != 7]
-    assert delta["vectors_left"] == 0
+    assert (delta["vectors_left"], delta["findings"]) == (0, [])
     assert delta["vacuumed"] > 0
-    assert delta["findings"] == []
     after = [n for n in live if n != 11]
     assert found["iceberg"] == {"converted": live, "again": after}
     assert found["hadoop"] == {"converted": after, "again": after}
-    staged = found["staged"]
-    assert staged["rows"] == [0, *range(4, 110)]
-    assert (staged["new"], staged["findings"]) == (20, [])
+    assert found["staged"] == {"rows": [0, *range(4, 110)], "new": 20, "findings": []}
 
 
-@pytest.mark.slow
 def test_eight_processes_delete_from_one_table_and_no_commit_is_lost(
     place: Place, s3: S3Server, tmp_path: Path
 ) -> None:
     table = _contended_table(s3, tmp_path)
     arguments = str(PROCESSES), str(ROUNDS)
-    children = [
-        started("tests.s3.deleter", place, str(number), *arguments) for number in range(PROCESSES)
-    ]
+    children = [started("delete", place, str(number), *arguments) for number in range(PROCESSES)]
     try:
         for child in children:
             assert child.stdout is not None
@@ -132,17 +115,13 @@ def test_eight_processes_delete_from_one_table_and_no_commit_is_lost(
     assert sorted(table.to_arrow()["id"].to_pylist()) == live
     # Each row was deleted once, by the commit of its own version.
     assert sum(deleted for _, deleted in reports) == len(rows) - len(live)
-    first = 2
-    assert sorted(version for version, _ in reports) == list(
-        range(first, first + PROCESSES * ROUNDS)
-    )
-    assert table.version == first + PROCESSES * ROUNDS - 1
+    versions = sorted(version for version, _ in reports)
+    assert versions == list(range(2, 2 + PROCESSES * ROUNDS))
+    assert table.version == versions[-1]
     assert table.check().findings == ()
 
 
 def _contended_table(s3: S3Server, folder: Path) -> DeltaTable:
-    from tests.delta.builder import TableBuilder  # noqa: PLC0415
-
     builder = TableBuilder(folder / "local")
     builder.create()
     adds = [

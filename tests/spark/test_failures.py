@@ -16,93 +16,67 @@ from delvec.errors import (
 )
 from delvec.spark.failures import quiet, translate_errors
 
+CALL = "An error occurred while calling o1.save.\n: "
+SPARK = "org.apache.spark.Spark"
 JOB = (
-    "An error occurred while calling o186.parquet.\n: org.apache.spark.SparkException: Job aborted"
-    " due to stage failure: Task 0 in stage 12.0 failed 1 times, most recent failure: Lost task 0.0"
-    " in stage 12.0 (TID 23) (192.0.2.2 executor driver): "
+    f"{CALL}{SPARK}Exception: Job aborted due to stage failure: Task 0 in stage 12.0 failed 1"
+    " times, most recent failure: Lost task 0.0 in stage 12.0 (TID 23)"
+    " (192.0.2.2 executor driver): "
 )
 TOLD = (
     'delvec-violation:{"constraint":"c","message":"constraint c demands a > \'{\'",'
     '"names":["a","b"],"values":["}\\"","NULL"]} SQLSTATE: P0001\n\tat org.apache.Spark\n'
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "message"),
-    [
-        (
-            JOB + "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] " + TOLD,
-            ConstraintError,
-            (
-                "constraint c demands a > '{', found a row with a = }\", b = NULL;"
-                " nothing was written to lake/t"
-            ),
-        ),
-        (
-            JOB + "java.io.IOException: No space left on device\n\tat java.base/x",
-            StorageError,
-            "No space left on device (table lake/t)",
-        ),
-        (
-            JOB + "java.io.IOException: Mkdirs failed to create file:/t/_temporary (exists=false)",
-            StorageError,
-            "Mkdirs failed to create file:/t/_temporary (exists=false) (table lake/t)",
-        ),
-        (
-            (
-                "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: x\n"
-                "Caused by: java.io.FileNotFoundException: /t/f.parquet (Permission denied)\n\tat z"
-            ),
-            StorageError,
-            "/t/f.parquet (Permission denied) (table lake/t)",
-        ),
-        (
-            JOB
-            + "org.apache.spark.SparkArithmeticException: [CAST_OVERFLOW] The value 3L cannot be"
-            " cast. SQLSTATE: 22003\n\tat x",
-            InvalidArgumentError,
-            "[CAST_OVERFLOW] The value 3L cannot be cast. (table lake/t)",
-        ),
-        (
-            (
-                "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: outer"
-                "\n\tat y\nCaused by: java.lang.IllegalStateException: middle\n\tat z\n"
-                "Caused by: java.lang.RuntimeException: innermost\n\tat z"
-            ),
-            EngineError,
-            "innermost (table lake/t)",
-        ),
-        (
-            (
-                "An error occurred while calling o1.collect.\n"
-                ": java.lang.IllegalArgumentException: the vector is gone\nHint: look\n\tat x"
-            ),
-            EngineError,
-            "the vector is gone (table lake/t)",
-        ),
-        (
-            JOB
-            + "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
-            '  File "x.py", line 1, in f\n    raise\nValueError: own words\n\n\tat org.x',
-            EngineError,
-            "ValueError: own words (table lake/t)",
-        ),
-        (
-            (
-                "An error occurred while calling o1.x.\n: com.fasterxml.JsonParseException:"
-                " Unrecognized token 'private': was expecting null\n\tat x"
-            ),
-            EngineError,
-            "Unrecognized token : was expecting null (table lake/t)",
-        ),
-        ("", EngineError, "Py4JError (table lake/t)"),
-    ],
+CAUSE = "\n\tat z\nCaused by: java."
+NESTED = f"a{CAUSE}lang.IllegalStateException: b{CAUSE}lang.RuntimeException: innermost\n\tat z"
+DENIED = "/t/f.parquet (Permission denied)"
+OVERFLOW = "[CAST_OVERFLOW] The value 3L cannot be cast."
+JSON = "com.fasterxml.JsonParseException: Unrecognized token 'private': was expecting null"
+PYTHON = (
+    "org.apache.spark.api.python.PythonException: "
+    'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    raise\n'
 )
+# What Py4J tells, and the error: its class and its words before the name of the table.
+CASES: list[tuple[str, type[DelvecError], str]] = [
+    (
+        f"{JOB}{SPARK}RuntimeException: [USER_RAISED_EXCEPTION] {TOLD}",
+        ConstraintError,
+        "constraint c demands a > '{', found a row with a = }\", b = NULL; nothing was written to",
+    ),
+    (
+        f"{JOB}java.io.IOException: No space left on device\n\tat java.base/x",
+        *(StorageError, "No space left on device"),
+    ),
+    (
+        f"{JOB}java.io.IOException: Mkdirs failed to create file:/t/_temporary (exists=false)",
+        *(StorageError, "Mkdirs failed to create file:/t/_temporary (exists=false)"),
+    ),
+    (
+        f"{CALL}{SPARK}Exception: x{CAUSE}io.FileNotFoundException: {DENIED}\n\tat z",
+        *(StorageError, DENIED),
+    ),
+    (
+        f"{JOB}{SPARK}ArithmeticException: {OVERFLOW} SQLSTATE: 22003\n\tat x",
+        *(InvalidArgumentError, OVERFLOW),
+    ),
+    (f"{CALL}{SPARK}Exception: {NESTED}", EngineError, "innermost"),
+    (
+        f"{CALL}java.lang.IllegalArgumentException: the vector is gone\nHint: look\n\tat x",
+        *(EngineError, "the vector is gone"),
+    ),
+    (f"{JOB}{PYTHON}ValueError: own words\n\n\tat x", *(EngineError, "ValueError: own words")),
+    (f"{CALL}{JSON}\n\tat x", *(EngineError, "Unrecognized token : was expecting null")),
+    ("", EngineError, "Py4JError"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "message"), CASES)
 def test_the_short_cause_comes_first(text: str, kind: type[DelvecError], message: str) -> None:
     with pytest.raises(DelvecError) as failure, translate_errors("lake/t"):
         raise Py4JError(text)
     assert type(failure.value) is kind
-    assert failure.value.message == message
+    end = " lake/t" if message.endswith("to") else " (table lake/t)"
+    assert failure.value.message == message + end
     assert isinstance(failure.value.__cause__, Py4JError)
     if "Hint" in text:
         assert failure.value.hint == "look"

@@ -1,4 +1,4 @@
-"""Ctrl-C in a process that uses the library: a real signal, while a job runs; lost rows."""
+"""Jobs: a real Ctrl-C while one runs, staged rows that are lost, and what is told of progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import EngineError
-from delvec.spark.jobs import interruptible, stage_rows
+from delvec.spark.jobs import describe_jobs, interruptible, stage_rows, watch_jobs
 from delvec.spark.jvm import items
 from tests.delta.write.write_checks import unnamed_files
 
@@ -174,3 +174,52 @@ def test_a_signal_outside_of_calls_is_raised_at_once_and_failures_do_not_hide_it
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(ZeroDivisionError), interruptible(spark):
         raise ZeroDivisionError
+
+
+def slow_job(spark: SparkSession, tasks: int) -> None:
+    spark.range(tasks, numPartitions=tasks).selectExpr(
+        "java_method('java.lang.Thread', 'sleep', 150L)"
+    ).collect()
+
+
+def test_progress_tells_the_description_and_how_many_tasks_are_done(spark: SparkSession) -> None:
+    told: list[tuple[str, int, int]] = []
+    with (
+        describe_jobs(spark, "find rows of /lake/orders"),
+        watch_jobs(spark, lambda *now: told.append(now), seconds=0.02),
+    ):
+        slow_job(spark, 8)
+    assert {(what, total) for what, _, total in told} == {("find rows of /lake/orders", 8)}
+    done = [done for _, done, _ in told]
+    assert len(done) > 1
+    assert done == sorted(set(done))
+    told.clear()
+    with watch_jobs(spark, lambda *now: told.append(now), seconds=0.02):
+        slow_job(spark, 2)  # without a description: told by its stage
+    assert told
+    assert all("collect" in what for what, *_ in told), told
+    told.clear()
+    with (
+        pytest.raises(ZeroDivisionError),
+        watch_jobs(spark, lambda *now: told.append(now), seconds=0.01),
+    ):
+        raise ZeroDivisionError
+    slow_job(spark, 1)
+    assert not told, "nothing is told after the block"
+
+
+def test_a_description_holds_for_the_block_and_then_the_caller_s_own_again(
+    spark: SparkSession,
+) -> None:
+    def now() -> str | None:
+        return spark.sparkContext.getLocalProperty("spark.job.description")
+
+    before = now()  # Iceberg's procedures leave an empty one
+    with describe_jobs(spark, "outer"):
+        with describe_jobs(spark, "inner"):
+            assert now() == "inner"
+        assert now() == "outer"
+        with pytest.raises(ZeroDivisionError), describe_jobs(spark, "failing"):
+            raise ZeroDivisionError
+        assert now() == "outer"
+    assert now() == before

@@ -22,10 +22,6 @@ def placed(spark: SparkSession) -> DataFrame:
     )
 
 
-def kept(position: int) -> bool:
-    return position % 4 != 0
-
-
 def test_words_that_tasks_share_are_united_without_a_shuffle(
     spark: SparkSession, placed: DataFrame
 ) -> None:
@@ -35,16 +31,15 @@ def test_words_that_tasks_share_are_united_without_a_shuffle(
         found = find_rows(placed.where(f"{POSITION} % 4 != 0"), {"small": f"{POSITION} < 10"})
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    expected = [position for position in range(ROWS) if kept(position)]
-    assert {number: list(each) for number, each in found.bitmaps.items()} == {
-        0: expected,
-        1: expected,
-    }
-    assert found.counts == {"small": 2 * 7}
-    assert found.repeated == ()
+    expected = [position for position in range(ROWS) if position % 4]
+    bitmaps = {number: list(each) for number, each in found.bitmaps.items()}
+    assert bitmaps == {0: expected, 1: expected}
+    assert (found.counts, found.repeated) == ({"small": 2 * 7}, ())
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     assert [len(job.stageIds) for job in jobs if job is not None] == [1]
+    nothing = find_rows(placed.where("false"), {"none": f"{POSITION} < 10"})
+    assert (nothing.bitmaps, nothing.counts) == ({}, {"none": 0})
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -52,15 +47,8 @@ def test_a_row_that_two_tasks_find_is_told(placed: DataFrame, in_order: bool) ->
     twice = placed.unionAll(placed.where(f"{NUMBER} = 1 AND {POSITION} = 17"))
     found = find_rows(twice, in_order=in_order)
     assert found.repeated == (1,)
-    assert {number: each.cardinality for number, each in found.bitmaps.items()} == {
-        0: ROWS,
-        1: ROWS,
-    }
-
-
-def test_nothing_found_is_no_bitmap(placed: DataFrame) -> None:
-    found = find_rows(placed.where("false"), {"none": f"{POSITION} < 10"})
-    assert (found.bitmaps, found.counts) == ({}, {"none": 0})
+    counts = {number: each.cardinality for number, each in found.bitmaps.items()}
+    assert counts == {0: ROWS, 1: ROWS}
 
 
 @pytest.mark.slow

@@ -2,149 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 from deltalake import DeltaTable as Peer
-from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import UnsupportedFeatureError
 from tests.delta.log_files import commits
 from tests.delta.vacuum.aging import age
-from tests.spark.delta import spark_tables
+from tests.spark.delta.lake import Lake
 
 pytestmark = pytest.mark.spark
 
 ROWS = [n for n in range(60) if n % 3]
 
 
-def made(
-    spark: SparkSession,
-    path: Path,
-    properties: dict[str, str] | None = None,
-    partitioned_by: Sequence[str] = (),
-) -> DeltaTable:
+def made(lake: Lake, properties: Mapping[str, str] | None = None, *parts: str) -> DeltaTable:
     """Let delta-spark make a table of two files with vectors."""
-    columns = "id bigint, part string"
-    spark_tables.create(
-        spark, path, columns, properties=properties, partitioned_by=list(partitioned_by)
+    inserts = (
+        f"INSERT INTO {{T}} SELECT id, concat('p', id % 2) FROM range({start}, {start + 30}, 1, 1)"
+        for start in (0, 30)
     )
-    for start in (0, 30):
-        rows = f"SELECT id, concat('p', id % 2) FROM range({start}, {start + 30}, 1, 1)"
-        spark_tables.sql(spark, path, f"INSERT INTO {{T}} {rows}")
-    spark_tables.sql(spark, path, "DELETE FROM {T} WHERE id % 3 = 0")
-    return DeltaTable.for_path(spark, path)
+    gone = "DELETE FROM {T} WHERE id % 3 = 0"
+    return lake.create("id bigint, part string", *inserts, gone, parts=parts, properties=properties)
 
 
-def ids(spark: SparkSession, path: Path, version: int | None = None) -> list[int]:
-    df = spark_tables.as_delta_spark_reads(spark, path, version)
-    return sorted(row.id for row in spark_tables.collected(df))
-
-
-def protocol_of(path: Path) -> tuple[int, int, set[str]]:
-    protocol = DeltaTable.for_path(None, path).protocol
+def protocol_of(lake: Lake) -> tuple[int, int, set[str]]:
+    protocol = lake.bare.protocol
     return protocol.min_reader_version, protocol.min_writer_version, set(protocol.features)
 
 
-def test_delta_spark_and_deltalake_read_the_result(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = made(spark, path)
-    report = table.drop_deletion_vectors()
-    assert report.files_with_vectors == 2
-    assert ids(spark, path) == ROWS
-    assert sorted(Peer(path).to_pandas()["id"]) == ROWS
+def test_delta_spark_and_deltalake_read_the_result(lake: Lake) -> None:
+    table = made(lake)
+    assert table.drop_deletion_vectors().files_with_vectors == 2
+    assert lake.ids() == sorted(Peer(lake.path).to_pandas()["id"]) == ROWS
     assert sorted(row.id for row in table.to_df().collect()) == ROWS
     # Time travel goes on, across the boundary.
-    assert ids(spark, path, 3) == ROWS
-    assert ids(spark, path, 2) == list(range(60))
-    history = spark_tables.collected(spark.sql(f"DESCRIBE HISTORY delta.`{path}`"))
-    assert [row.operation for row in history[:-4]] == [
-        "DROP FEATURE",
-        *["Empty Commit"] * 3,
-        "Deletion Vector Tombstones",
-        "REORG",
+    assert (lake.ids(3), lake.ids(2)) == (ROWS, list(range(60)))
+    assert [row["operation"] for row in lake.history(7)] == [
+        *("DROP FEATURE", *["Empty Commit"] * 3, "Deletion Vector Tombstones", "REORG"),
         "UNSET TBLPROPERTIES",
     ]
     # And so do writes of both.
-    spark_tables.sql(spark, path, "DELETE FROM {T} WHERE id = 1")
+    lake.sql("DELETE FROM {T} WHERE id = 1")
     table.delete("id = 2")
-    assert ids(spark, path) == ROWS[2:]
-    assert not any("deletionVector" in a.get("add", {}) for c in commits(path)[-2:] for a in c)
-    assert sorted(Peer(path).to_pandas()["id"]) == ROWS[2:]
+    assert lake.ids() == sorted(Peer(lake.path).to_pandas()["id"]) == ROWS[2:]
+    last = commits(lake.path)[-2:]
+    assert not any("deletionVector" in a.get("add", {}) for c in last for a in c)
 
 
 @pytest.mark.slow
-def test_the_protocol_is_that_of_delta_sparks_own_command(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+def test_the_protocol_is_that_of_delta_sparks_own_command(lake: Lake) -> None:
+    theirs = lake.beside("theirs")
     features = {"delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "name"}
-    made(spark, ours, features).drop_deletion_vectors()
-    made(spark, theirs, features)
-    spark_tables.sql(spark, theirs, "ALTER TABLE {T} DROP FEATURE deletionVectors")
-    assert protocol_of(ours) == protocol_of(theirs)
-    for path in (ours, theirs):
-        properties: dict[str, Any] = dict(DeltaTable.for_path(None, path).properties)
-        protected = int(properties.pop("delta.requireCheckpointProtectionBeforeVersion"))
-        assert protected == DeltaTable.for_path(None, path).version
+    made(lake, features).drop_deletion_vectors()
+    made(theirs, features)
+    theirs.sql("ALTER TABLE {T} DROP FEATURE deletionVectors")
+    assert protocol_of(lake) == protocol_of(theirs)
+    for each in (lake, theirs):
+        properties = each.bare.properties
+        protected = properties["delta.requireCheckpointProtectionBeforeVersion"]
+        assert int(protected) == each.bare.version
         assert "delta.enableDeletionVectors" not in properties
-    assert ids(spark, ours) == ids(spark, theirs) == ROWS
+    assert lake.ids() == theirs.ids() == ROWS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("properties", "partitioned_by"),
+    ("name", "value", "parts"),
     [
-        ({"delta.enableRowTracking": "true"}, ()),
-        ({"delta.checkpointPolicy": "v2"}, ("part",)),
-        ({"delta.enableInCommitTimestamps": "true"}, ()),
+        ("delta.enableRowTracking", "true", ()),
+        ("delta.checkpointPolicy", "v2", ("part",)),
+        ("delta.enableInCommitTimestamps", "true", ()),
     ],
-    ids=["row-tracking", "v2-checkpoints", "in-commit-timestamps"],
 )
 def test_other_features_keep_working(
-    spark: SparkSession, tmp_path: Path, properties: dict[str, str], partitioned_by: Sequence[str]
+    lake: Lake, name: str, value: str, parts: tuple[str, ...]
 ) -> None:
-    path = tmp_path / "t"
-    table = made(spark, path, properties, partitioned_by)
+    table = made(lake, {name: value}, *parts)
     before = table.protocol.features
     table.drop_deletion_vectors()
     after = table.protocol.features
-    assert before - after == {"deletionVectors"}
-    assert after - before == {"checkpointProtection"}
-    assert ids(spark, path) == ROWS
-    spark_tables.sql(spark, path, "INSERT INTO {T} VALUES (77, 'p1')")
+    assert after == (before - {"deletionVectors"}) | {"checkpointProtection"}
+    assert lake.ids() == ROWS
+    lake.sql("INSERT INTO {T} VALUES (77, 'p1')")
     table.delete("id = 77")
-    assert ids(spark, path) == ROWS
+    assert lake.ids() == ROWS
 
 
 @pytest.mark.slow
-def test_truncated_history_leaves_the_protocol_of_a_plain_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    table = made(spark, path)
+def test_truncated_history_leaves_the_protocol_of_a_plain_table(lake: Lake) -> None:
+    table = made(lake)
     with pytest.raises(UnsupportedFeatureError, match="cannot be lowered yet"):
         table.drop_deletion_vectors(truncate_history=True)
-    assert ids(spark, path) == ROWS
-    age(path / "_delta_log", days=2)
+    assert lake.ids() == ROWS
+    theirs = lake.copy("theirs")
+    for each in (lake, theirs):
+        age(each.path / "_delta_log", days=2)
     table.drop_deletion_vectors(truncate_history=True)
-    assert protocol_of(path) == (1, 2, set())
-    assert ids(spark, path) == ROWS
-    assert sorted(Peer(path).to_pandas()["id"]) == ROWS
-    spark_tables.sql(spark, path, "INSERT INTO {T} VALUES (77, 'p1')")
-    assert ids(spark, path) == [*ROWS, 77]
-
-
-@pytest.mark.slow
-def test_delta_spark_can_drop_what_delvec_protects(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    made(spark, path).drop_deletion_vectors()
-    age(path / "_delta_log", days=2)
-    spark_tables.sql(
-        spark, path, "ALTER TABLE {T} DROP FEATURE checkpointProtection TRUNCATE HISTORY"
-    )
-    assert protocol_of(path) == (1, 2, set())
-    assert ids(spark, path) == ROWS
+    # delta-spark can drop what delvec protects.
+    theirs.bare.drop_deletion_vectors()
+    age(theirs.path / "_delta_log", days=2)
+    theirs.sql("ALTER TABLE {T} DROP FEATURE checkpointProtection TRUNCATE HISTORY")
+    for each in (lake, theirs):
+        assert (protocol_of(each), each.ids()) == ((1, 2, set()), ROWS)
+        assert sorted(Peer(each.path).to_pandas()["id"]) == ROWS
+        each.sql("INSERT INTO {T} VALUES (77, 'p1')")
+        assert each.ids() == [*ROWS, 77]

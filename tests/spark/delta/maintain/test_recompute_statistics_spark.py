@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from delvec import DeltaTable
 from tests.delta import log_files
-from tests.spark.delta import spark_tables
+from tests.spark.delta.lake import Lake
 from tests.spark.delta.readers import INTERPRETED, settings_of
-from tests.spark.delta.write.judge import bag, copy_of, rows_of
+from tests.spark.delta.write.judge import bag
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = """
 id bigint, part int, i int, s string, d decimal(20, 4), f double, g float, day date,
@@ -31,91 +29,71 @@ id % 2 = 0, cast(concat('b', id) as binary), if(id % 3 = 0, null, named_struct('
 'y', concat('y', id))), array(int(id)), if(id < 50, null, int(id))
 """
 FILTERS = (
-    "id < 10",
-    "id > 90",
-    "i = 6",
-    "s > repeat('s98', 9)",
-    "d >= 30",
-    "f > 32",
-    "f = double('NaN')",
-    "g < 1",
-    "day < date'2026-01-05'",
-    "at >= timestamp_micros(99000000)",
-    "ntz > timestamp_ntz'2026-01-01 10:01:30'",
-    "st.x > 95",
-    "st.y IS NULL",
-    "st IS NOT NULL AND st.x < 5",
-    "n IS NULL",
-    "n IS NOT NULL",
-    "flag",
+    *("id < 10", "id > 90", "i = 6", "s > repeat('s98', 9)", "d >= 30", "f > 32", "g < 1"),
+    *("f = double('NaN')", "day < date'2026-01-05'", "at >= timestamp_micros(99000000)"),
+    *("ntz > timestamp_ntz'2026-01-01 10:01:30'", "st.x > 95", "st.y IS NULL"),
+    *("st IS NOT NULL AND st.x < 5", "n IS NULL", "n IS NOT NULL", "flag"),
     "b > cast('b9' as binary)",
 )
 
 
 @pytest.fixture(scope="module", params=["none", "name"])
-def path(
+def made(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Path:
+) -> Lake:
     """Files whose vectors delete the smallest and the largest values, and all that is null."""
-    root = tmp_path_factory.mktemp("statistics") / "t"
-    properties = {"delta.columnMapping.mode": request.param}
-    spark_tables.create(spark, root, COLUMNS, partitioned_by=["part"], properties=properties)
-    statement = f"INSERT INTO {{T}} SELECT {VALUES} FROM range(0, 100, 1, 1)"
-    spark_tables.sql(spark, root, statement, "DELETE FROM {T} WHERE id < 20 OR id > 80 OR i = 6")
-    spark_tables.sql(spark, root, "DELETE FROM {T} WHERE part = 0 AND n IS NULL")
-    return root
+    lake = Lake(spark, tmp_path_factory.mktemp("statistics") / "t")
+    lake.create(
+        COLUMNS,
+        f"INSERT INTO {{T}} SELECT {VALUES} FROM range(0, 100, 1, 1)",
+        "DELETE FROM {T} WHERE id < 20 OR id > 80 OR i = 6",
+        "DELETE FROM {T} WHERE part = 0 AND n IS NULL",
+        parts=["part"],
+        properties={"delta.columnMapping.mode": request.param},
+    )
+    return lake
 
 
-def matching(spark: SparkSession, path: Path, condition: str) -> Counter[str]:
-    found = spark_tables.as_delta_spark_reads(spark, path).where(condition)
-    with settings_of(spark, INTERPRETED):
-        return bag(found)
+def matching(lake: Lake, condition: str) -> Counter[str]:
+    with settings_of(lake.spark, INTERPRETED):
+        return bag(lake.frame().where(condition))
 
 
-@pytest.mark.slow
-def test_rows_under_filters_are_the_same(spark: SparkSession, path: Path) -> None:
-    path = copy_of(path, "filtered")
-    table = DeltaTable.for_path(None, path)
-    before = {each: matching(spark, path, each) for each in FILTERS}
-    assert table.recompute_statistics().files_scanned == 2
+def test_rows_under_filters_are_the_same(made: Lake) -> None:
+    lake = made.copy("filtered")
+    before = {each: matching(lake, each) for each in FILTERS}
+    assert lake.bare.recompute_statistics().files_scanned == 2
     for condition, rows in before.items():
-        assert matching(spark, path, condition) == rows, condition
-        ours = bag(DeltaTable.for_path(spark, path).to_df().where(condition))
-        assert ours == rows, condition
-    assert sum(rows_of(spark, path).values()) > 0
-    [row] = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()
-    assert row.operation == "COMPUTE STATS"
+        assert matching(lake, condition) == rows, condition
+        assert bag(lake.table.to_df().where(condition)) == rows, condition
+    assert lake.rows().total() > 0
+    assert lake.history()[0]["operation"] == "COMPUTE STATS"
 
 
-@pytest.mark.slow
-def test_values_are_those_that_delta_spark_writes(spark: SparkSession, path: Path) -> None:
+def test_values_are_those_that_delta_spark_writes(made: Lake) -> None:
     """The live rows of a file, written to a table of their own, have the same statistics."""
-    path = copy_of(path, "compared")
-    DeltaTable.for_path(None, path).recompute_statistics()
+    lake = made.copy("compared")
+    lake.bare.recompute_statistics()
     for part in (0, 1):
-        copy = path.parent / f"part-{part}"
-        rows = spark_tables.as_delta_spark_reads(spark, path).where(f"part = {part}")
-        with settings_of(spark, INTERPRETED):
-            rows.drop("part").coalesce(1).write.format("delta").save(str(copy))
-        [theirs] = [json.loads(add["stats"]) for add in log_files.live_adds(copy)]
-        ours = _statistics(path, part)
+        alone = lake.beside(f"part-{part}").path
+        rows = lake.frame().where(f"part = {part}").drop("part")
+        with settings_of(lake.spark, INTERPRETED):
+            rows.coalesce(1).write.format("delta").save(str(alone))
+        [theirs] = [json.loads(add["stats"]) for add in log_files.live_adds(alone)]
+        ours = _statistics(lake, part)
         for name in ("minValues", "maxValues", "nullCount"):
             _compare(ours[name], theirs[name], name)
 
 
-def _statistics(path: Path, part: int) -> dict[str, Any]:
+def _statistics(lake: Lake, part: int) -> dict[str, Any]:
     """Give the newest statistics of a partition, by logical names."""
-    snapshot = DeltaTable.for_path(None, path).snapshot()
+    snapshot = lake.bare.snapshot()
     schema = snapshot.metadata.schema
-    names = {field.physical_name: field.name for field in schema.fields}
     inner = schema.field("st").type.fields  # type: ignore[union-attr]
-    names |= {field.physical_name: field.name for field in inner}
+    names = {field.physical_name: field.name for field in (*schema.fields, *inner)}
     key = schema.field("part").physical_name
-    [entry] = [
-        each.add
-        for each in snapshot.files.entries()
-        if each.add["partitionValues"][key] == str(part)
-    ]
+    adds = [each.add for each in snapshot.files.entries()]
+    [entry] = [add for add in adds if add["partitionValues"][key] == str(part)]
     found: dict[str, Any] = _renamed(json.loads(entry["stats"]), names)
     return found
 
@@ -138,25 +116,21 @@ def _compare(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
             assert ours[name] == value, f"{where}.{name}"
 
 
-@pytest.mark.slow
-def test_writers_go_on_with_tight_bounds(spark: SparkSession, tmp_path: Path) -> None:
+def test_writers_go_on_with_tight_bounds(lake: Lake) -> None:
     """A vector after that makes bounds wide again, with the null counts that readers want."""
-    path = tmp_path / "t"
-    spark_tables.create(spark, path, "id bigint, n int")
-    statement = "INSERT INTO {T} SELECT id, if(id < 5, 1, null) FROM range(0, 20, 1, 1)"
-    spark_tables.sql(spark, path, statement, "DELETE FROM {T} WHERE id < 5")
-    table = DeltaTable.for_path(spark, path)
+    insert = "INSERT INTO {T} SELECT id, if(id < 5, 1, null) FROM range(0, 20, 1, 1)"
+    table = lake.create("id bigint, n int", insert, "DELETE FROM {T} WHERE id < 5")
     table.recompute_statistics()
-    spark_tables.sql(spark, path, "DELETE FROM {T} WHERE id = 7")
-    assert not matching(spark, path, "n IS NOT NULL")
-    assert sum(matching(spark, path, "n IS NULL").values()) == 14
-    [add] = log_files.live_adds(path)
+    lake.sql("DELETE FROM {T} WHERE id = 7")
+    assert not matching(lake, "n IS NOT NULL")
+    assert matching(lake, "n IS NULL").total() == 14
+    [add] = log_files.live_adds(lake.path)
     statistics = json.loads(add["stats"])
     assert (statistics["tightBounds"], statistics["nullCount"]["n"]) == (False, 20)
     table.recompute_statistics()
     table.delete("id = 8")
-    assert sum(rows_of(spark, path).values()) == 13
+    assert lake.rows().total() == 13
     table.recompute_statistics()
     table.restore(2)
-    spark_tables.sql(spark, path, "OPTIMIZE {T}", "REORG TABLE {T} APPLY (PURGE)")
-    assert sum(rows_of(spark, path).values()) == 15
+    lake.sql("OPTIMIZE {T}", "REORG TABLE {T} APPLY (PURGE)")
+    assert lake.rows().total() == 15

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.delta.read.change_feed import change_feed
 from delvec.errors import InvalidArgumentError
@@ -16,7 +17,7 @@ from delvec.spark.delta.scan.scan import changes
 from delvec.storage import Storage
 from tests.delta import log_files
 from tests.delta.builder import TableBuilder, removed
-from tests.spark.delta import spark_tables
+from tests.spark.delta.lake import Lake
 
 Rows = Counter[Any]
 
@@ -50,26 +51,28 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 }
 
 
-def table_of(spark: SparkSession, path: Path, kind: str) -> None:
-    partitions, properties = KINDS[kind]
-    spark_tables.create(
-        spark,
-        path,
-        "id BIGINT, name STRING, p INT",
-        partitioned_by=partitions,
-        properties={"delta.enableChangeDataFeed": "true"} | properties,
-    )
+@dataclass(frozen=True)
+class Fed(Lake):
+    """A table with a change feed."""
+
+    def make(self, kind: str, *statements: str) -> None:
+        parts, properties = KINDS[kind]
+        properties = {"delta.enableChangeDataFeed": "true"} | properties
+        columns = "id BIGINT, name STRING, p INT"
+        self.create(columns, *statements, parts=parts, properties=properties)
+
+    def theirs(self, end: int, start: int = 0) -> DataFrame:
+        reading = self.spark.read.format("delta").option("readChangeFeed", "true")
+        reading = reading.option("startingVersion", start).option("endingVersion", end)
+        return reading.load(str(self.path))
+
+    def ours(self, start: int | None = 0, end: int | None = None, **times: Any) -> DataFrame:  # noqa: ANN401
+        return changes(self.spark, Storage.open(self.path), start, end, **times)
 
 
-def as_delta_spark_reads(spark: SparkSession, path: Path, start: int, end: int) -> DataFrame:
-    reading = spark.read.format("delta").option("readChangeFeed", "true")
-    return reading.option("startingVersion", start).option("endingVersion", end).load(str(path))
-
-
-def as_delvec_reads(
-    spark: SparkSession, path: Path, start: int, end: int | None = None
-) -> DataFrame:
-    return changes(spark, Storage.open(path), start, end)
+@pytest.fixture
+def fed(spark: SparkSession, tmp_path: Path) -> Fed:
+    return Fed(spark, tmp_path / "t")
 
 
 def bag(df: DataFrame) -> Rows:
@@ -78,24 +81,16 @@ def bag(df: DataFrame) -> Rows:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_range_gives_the_rows_of_delta_spark(
-    spark: SparkSession, tmp_path: Path, kind: str
-) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, kind)
-    spark_tables.sql(spark, path, *STATEMENTS)
-    newest = log_files.newest_version(path)
-    whole = as_delta_spark_reads(spark, path, 0, newest)
+def test_every_range_gives_the_rows_of_delta_spark(fed: Fed, kind: str) -> None:
+    fed.make(kind, *STATEMENTS)
+    newest = log_files.newest_version(fed.path)
+    whole, found = fed.theirs(newest), fed.ours()
     expected = bag(whole)
-    found = as_delvec_reads(spark, path, 0)
-    assert found.columns == whole.columns
-    assert [field.dataType for field in found.schema] == [field.dataType for field in whole.schema]
-    assert {row[3] for row in expected} == {
-        "insert",
-        "delete",
-        "update_preimage",
-        "update_postimage",
-    }
+    assert [(each.name, each.dataType) for each in found.schema] == [
+        (each.name, each.dataType) for each in whole.schema
+    ]
+    kinds = {"insert", "delete", "update_preimage", "update_postimage"}
+    assert {row[3] for row in expected} == kinds
     # Of one kind all ranges, of the others those of one version and the longest.
     ranges = [
         (start, end)
@@ -105,81 +100,56 @@ def test_every_range_gives_the_rows_of_delta_spark(
     ]
     for start, end in ranges:
         wanted = Counter({row: n for row, n in expected.items() if start <= row[4] <= end})
-        assert bag(as_delvec_reads(spark, path, start, end)) == wanted, f"{start} to {end}"
-    assert bag(as_delta_spark_reads(spark, path, 3, 7)) == Counter(
-        {row: n for row, n in expected.items() if 3 <= row[4] <= 7}
-    )
+        assert bag(fed.ours(start, end)) == wanted, f"{start} to {end}"
+        if (start, end) == (3, 7):
+            assert bag(fed.theirs(end, start)) == wanted
 
 
 @pytest.mark.slow
-def test_filters_on_what_was_added_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, "partitioned")
-    spark_tables.sql(spark, path, *STATEMENTS[:6])
-    whole = as_delta_spark_reads(spark, path, 0, 6)
+def test_filters_on_what_was_added_keep_their_rows(fed: Fed) -> None:
+    fed.make("partitioned", *STATEMENTS[:6])
     for condition in (
         "_commit_version = 2",
         "_change_type = 'delete' AND p = 1",
         "id > 5 AND _commit_version IN (1, 4)",
         "_commit_timestamp IS NOT NULL AND name LIKE 'n1%'",
+        "true",
     ):
-        found = as_delvec_reads(spark, path, 0).where(condition)
-        assert bag(found) == bag(whole.where(condition)), condition
-    assert as_delvec_reads(spark, path, 0).count() == whole.count()
+        assert bag(fed.ours().where(condition)) == bag(fed.theirs(6).where(condition)), condition
 
 
 @pytest.mark.slow
-def test_new_columns_are_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, "plain")
-    spark_tables.sql(
-        spark,
-        path,
-        "INSERT INTO {T} VALUES (1, 'a', 0)",
-        "ALTER TABLE {T} ADD COLUMNS (more STRING)",
-        "INSERT INTO {T} VALUES (2, 'b', 0, 'c')",
-    )
-    found = as_delvec_reads(spark, path, 0)
-    assert bag(found) == bag(as_delta_spark_reads(spark, path, 0, 3))
-    assert bag(found.select("id", "more")) == Counter([(1, None), (2, "c")])
+def test_new_columns_are_null_in_older_rows(fed: Fed) -> None:
+    fed.make("plain", "INSERT INTO {T} VALUES (1, 'a', 0)")
+    fed.sql("ALTER TABLE {T} ADD COLUMNS (more STRING)", "INSERT INTO {T} VALUES (2, 'b', 0, 'c')")
+    assert bag(fed.ours()) == bag(fed.theirs(3))
+    assert bag(fed.ours().select("id", "more")) == Counter([(1, None), (2, "c")])
 
 
 @pytest.mark.slow
-def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, "plain")
-    spark_tables.sql(spark, path, *STATEMENTS[:3])
-    times: dict[int, str] = dict(
-        as_delta_spark_reads(spark, path, 0, 3)
-        .select("_commit_version", functions.col("_commit_timestamp").cast("string"))
-        .distinct()
-        .collect()
-    )
-    storage = Storage.open(path)
-    found = changes(spark, storage, start_timestamp=times[2], end_timestamp=times[2])
+def test_times_choose_versions_as_with_delta_spark(fed: Fed) -> None:
+    fed.make("plain", *STATEMENTS[:3])
+    moments = fed.theirs(3).selectExpr("_commit_version", "cast(_commit_timestamp as string)")
+    times: dict[int, str] = dict(moments.distinct().collect())
+    found = fed.ours(None, start_timestamp=times[2], end_timestamp=times[2])
     assert {row[4] for row in bag(found)} == {2}
-    found = changes(spark, storage, start_timestamp="2001-01-01")
-    assert {row[4] for row in bag(found)} == {1, 2, 3}
+    assert {row[4] for row in bag(fed.ours(None, start_timestamp="2001-01-01"))} == {1, 2, 3}
     with pytest.raises(InvalidArgumentError, match="no commit as late"):
-        changes(spark, storage, start_timestamp="2901-01-01")
-    for version, time in ((None, None), (1, "2001-01-01")):
+        fed.ours(None, start_timestamp="2901-01-01")
+    for start, time in ((None, None), (1, "2001-01-01")):
         with pytest.raises(InvalidArgumentError, match="start at a version or at a time"):
-            changes(spark, storage, version, start_timestamp=time)
+            fed.ours(start, start_timestamp=time)
 
 
-def test_ranges_that_cannot_be_read_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, "mapped")
-    spark_tables.sql(
-        spark,
-        path,
+def test_ranges_that_cannot_be_read_are_refused(fed: Fed) -> None:
+    fed.make(
+        "mapped",
         "INSERT INTO {T} VALUES (1, 'a', 0)",
         "ALTER TABLE {T} RENAME COLUMN name TO label",
         "ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')",
         "ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
         "INSERT INTO {T} VALUES (2, 'b', 0)",
     )
-    storage = Storage.open(path)
     for start, end, message in (
         (1, 2, "at version 1 cannot be read as those of version 2"),
         (2, 4, "version 3 .* did not record"),
@@ -188,8 +158,8 @@ def test_ranges_that_cannot_be_read_are_refused(spark: SparkSession, tmp_path: P
         (2, 1, "ends before it starts"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
-            change_feed(storage, start, end)
-    assert bag(as_delvec_reads(spark, path, 4).select("id")) == Counter([(2,)])
+            change_feed(Storage.open(fed.path), start, end)
+    assert bag(fed.ours(4).select("id")) == Counter([(2,)])
 
 
 def test_a_commit_that_was_cleaned_up_is_named(tmp_path: Path) -> None:
