@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import FEED_COLUMNS
 from delvec.delta.schema import expressions
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import (
     FEATURES,
     READERS_WITH_FEATURES,
@@ -26,10 +27,6 @@ from delvec.delta.schema.traversal import all_fields, primitives, walk
 from delvec.delta.schema.types import DataType, Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import call, format_hint
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
 
 _OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 _OF_METADATA: Final = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,17 +23,14 @@ from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damag
 from delvec.delta.check.statistics import check_statistics
 from delvec.delta.check.vectors import check_vector_entries, check_vectors
 from delvec.delta.log.checkpoint_writer import write_checkpoint, write_hint
-from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.errors import InvalidArgumentError
 from delvec.report.findings import Finding, Findings
 from delvec.report.rendering import Stopwatch
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Outcome
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 _WITHOUT_COMMIT: Final = ("set-aside-checkpoint", "write-hint")
 _OUTSIDE: Final = 3  # paths that a report names

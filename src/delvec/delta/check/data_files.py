@@ -14,18 +14,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.check.entries import one_name
 from delvec.delta.check.report import LOG_DAMAGE, finding_of, log_damage
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import LOG, NameRules
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import read_parquet_footer
 from delvec.delta.schema.metadata import removed_files_kept_ms
 from delvec.delta.schema.partition_values import parse_partition_value
+from delvec.delta.schema.types import DataType
 from delvec.delta.vacuum.candidates import folds_names, kind_of, table_of
 from delvec.delta.vacuum.references import KeySet, commit_references, references
 from delvec.delta.vacuum.retention import commits_since, read_commits
@@ -33,16 +37,9 @@ from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.report.findings import Finding, Findings, Severity
 from delvec.report.format import format_count, format_size
 from delvec.report.hints import call, format_hint
+from delvec.storage import FileInfo, Storage
 from delvec.storage.listed_files import file_columns, open_listed_file
 from delvec.storage.parallel import map_in_order
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.types import DataType
-    from delvec.storage import FileInfo, Storage
 
 _AT_ONCE: Final = 32
 _IN_FLIGHT: Final = 1_000

@@ -6,7 +6,7 @@ All on Arrow columns: some hundred bytes for each live file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.log.commits import JsonAdds, batch_of
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.replay import Batch, vector_ids
+from delvec.delta.log.snapshot import Snapshot
 from delvec.report.findings import Finding, Findings
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
 
 _OLDER: Final = (
     "every version before that commit reads rightly: restore the table to one, and repeat what was"

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import (
     LAST_CHECKPOINT,
     LOG,
@@ -43,11 +44,8 @@ from delvec.errors import FormatError, ObjectNotFoundError
 from delvec.report.findings import Finding, Findings
 from delvec.report.format import format_count
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.storage import Storage
 
 _INCOMPLETE: Final = format_hint(
     "delete it, unless a writer is at it; {} writes a new one", call("checkpoint")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from delvec.delta.alter.table_state import needed_features
 from delvec.delta.check.report import finding_of
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import parse_name
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.column_metadata import TYPE_CHANGES
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.protocol import (
@@ -30,10 +32,6 @@ from delvec.documents import whole_number
 from delvec.errors import FormatError
 from delvec.report.findings import Finding, Findings, Severity
 from delvec.report.hints import call, format_hint
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
 
 _VECTORS: Final = "deletionVectors"
 _NO_VECTORS: Final = ("icebergCompatV1", "icebergCompatV2", "icebergWriterCompatV1")

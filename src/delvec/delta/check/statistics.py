@@ -9,33 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.check.report import finding_of
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.commits import read_added_files
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.scan import Scan
 from delvec.delta.read.vectors import load_vector
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.write.commit_actions import encode_lines
 from delvec.errors import FormatError, StorageError, UnsupportedFeatureError
 from delvec.report.findings import Finding, Findings
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 _AT_ONCE: Final = 4
 _WRONG: Final = format_hint(

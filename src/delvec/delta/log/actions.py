@@ -11,20 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from numpy.typing import NDArray
 
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from delvec.documents import is_plain, parse_json
 from delvec.errors import FormatError, add_location
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Kind = Literal["add", "remove", "cdc"]
 STRING_MAP: Final = pa.map_(pa.string(), pa.string())

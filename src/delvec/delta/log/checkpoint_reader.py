@@ -9,6 +9,7 @@ group of the previous checkpoint and the largest commit since, not with the tabl
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import STRING_MAP, TYPES, VECTOR, Kind, adds_schema, conform_struct
 from delvec.delta.log.paths import SIDECARS, one_array
@@ -36,14 +38,10 @@ from delvec.delta.skipping.statistics_columns import (
 )
 from delvec.errors import FormatError
 from delvec.parquet.readable import open_parquet, readable, wants_threads
+from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 _MAPS: Final = ("partitionValues", "tags")
 # Arrow's own types for JSON, UUIDs and the like are not wanted. Before version 21 there is no such

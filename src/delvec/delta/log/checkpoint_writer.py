@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,13 +27,10 @@ from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar
 from delvec.delta.log.commits import open_part
 from delvec.delta.log.paths import LAST_CHECKPOINT, SIDECARS, canonicalize_paths, checkpoint_key
 from delvec.delta.log.segment import Checkpoint, list_log, read_last_checkpoint
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, interval_ms, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
-
+from delvec.storage import Storage
 
 _DIFFERENT: Final = re.compile(
     r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."

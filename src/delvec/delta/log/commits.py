@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,10 @@ from delvec.delta.log.checkpoint_reader import ParquetActions
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import canonicalize_paths, one_array
 from delvec.delta.log.replay import Batch, live_rows, require_one_vector_each, vector_ids
+from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 
 class JsonAdds:

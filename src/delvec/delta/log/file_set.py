@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.actions import Kind
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import partition_column
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import PrimitiveType, arrow_type
@@ -26,12 +29,6 @@ from delvec.delta.skipping.statistics_columns import (
 from delvec.errors import FormatError, add_location
 from delvec.storage.listed_files import are_absolute, outside_of
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.actions import Kind
-    from delvec.delta.schema.metadata import Metadata
 
 _LAST_MICROSECOND: Final = 2**63 - 1
 

@@ -11,7 +11,8 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,12 +22,8 @@ from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property
 from delvec.documents import TIMES_MS, shown_time, time_ms, whole_number
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from delvec.storage import Storage
 
 # If clocks went backwards, a commit's timestamp depends on those before it; so many are read.
 _BEFORE: Final = 100

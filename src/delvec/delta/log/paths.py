@@ -26,18 +26,16 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.errors import FormatError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LOG: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"

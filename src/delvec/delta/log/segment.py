@@ -6,14 +6,12 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delvec.delta.log import paths
 from delvec.documents import LONG_MAX, parse_json
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
-
-if TYPE_CHECKING:
-    from delvec.storage import FileInfo, Storage
+from delvec.storage import FileInfo, Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,16 +13,14 @@ import pyarrow.compute as pc
 from delvec.delta.log.actions import JsonActions, TableActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
 from delvec.delta.log.commits import JsonAdds, batch_of, open_part, read_log_files, replay_commits
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.replay import not_superseded, tombstones
 from delvec.delta.log.segment import LogFile, Segment, find_segment
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import PrimitiveType, arrow_type
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 # Small actions that make up the state, and the key of those that occur many times.
 _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}

@@ -9,28 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.replay import vector_ids
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, removed_files_kept_ms, retention_text
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.inspection.figures import moment
+from delvec.storage import Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
-
 
 # Where so many are asked for, and they are so large a part of the folder, it is listed instead.
 _SINGLY: Final = 1000

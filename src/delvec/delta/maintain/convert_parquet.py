@@ -14,10 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
+import pyarrow.parquet as pq
+
 from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.maintain.parquet_folder import data_files, file_schema, merged, partition_folders
 from delvec.delta.read.data_file import has_old_calendar
 from delvec.delta.read.footer_statistics import MAX, MIN, file_statistics, read_parquet_footer
@@ -30,15 +33,9 @@ from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import CheckedOptions, create
 from delvec.errors import UnsupportedFeatureError
 from delvec.report.format import format_count
+from delvec.storage import Storage
+from delvec.storage.backend import FileInfo
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.delta.alter.table_state import TableState
-    from delvec.storage import Storage
-    from delvec.storage.backend import FileInfo
-
 
 _FOOTER_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 1000

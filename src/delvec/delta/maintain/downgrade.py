@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from delvec.delta.alter.definition import unset_properties
@@ -32,11 +32,13 @@ from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.maintain import vector_versions
 from delvec.delta.maintain.vector_versions import FEATURE, PROTECTION, uses_vectors
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.predicate import Always, Never
 from delvec.delta.vacuum.log_cleanup import clean_log
 from delvec.delta.vacuum.retention import property_ms
 from delvec.delta.write.change import Change, Operation, ReadSet
+from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
 from delvec.errors import (
@@ -50,13 +52,8 @@ from delvec.inspection.figures import moment
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
 
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.delta.write.report import WriteReport
-
-    Prepare: TypeAlias = Callable[[Attempt], Outcome]
-    Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
+Prepare: TypeAlias = Callable[[Attempt], Outcome]
+Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
 
 _BARRIER: Final = 3
 

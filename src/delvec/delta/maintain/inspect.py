@@ -26,15 +26,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import VECTOR, JsonActions
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.history import CommitTimes, as_string, commit_times, read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.segment import LogFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import file_keys
 from delvec.delta.maintain.compaction import CompactionRule, compaction_sums, live_bytes
 from delvec.delta.vacuum.candidates import folds_names, unreferenced_files, without_recent
@@ -48,13 +52,6 @@ from delvec.inspection.advice import advise
 from delvec.inspection.report import InspectReport
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.segment import LogFile
-    from delvec.delta.log.snapshot import Snapshot
 
 LISTED: Final = 100_000
 """The live files of a table whose folder is listed without being asked for it."""

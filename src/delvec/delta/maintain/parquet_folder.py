@@ -12,9 +12,10 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types
 
 from delvec.delta.log.paths import LOG
@@ -41,12 +42,8 @@ from delvec.errors import (
 from delvec.parquet.readable import readable
 from delvec.report.format import format_count
 from delvec.report.hints import Wording, call, format_hint
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.storage import Storage
-    from delvec.storage.backend import FileInfo
+from delvec.storage import Storage
+from delvec.storage.backend import FileInfo
 
 _NOT_ASCII: Final = re.compile(r"%[89A-Fa-f][0-9A-Fa-f]")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import DataFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again
 from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.row_statistics import compute_statistics, measured_columns
@@ -31,15 +34,9 @@ from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.storage.parallel import gather
+from delvec.vector import Bitmap
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.vector import Bitmap
-
-    _Key: TypeAlias = tuple[str, str | None]
+_Key: TypeAlias = tuple[str, str | None]
 
 
 _AT_ONCE: Final = 8

@@ -17,17 +17,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.alter.table_state import TableState, add_features
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.maintain.available_files import add_again, file_keys, require_files, require_kept
 from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
-from delvec.delta.schema.metadata import Property, property_number
+from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write.change import Change, Operation, ReadSet
@@ -37,12 +39,6 @@ from delvec.delta.write.writable import require_writable
 from delvec.documents import parse_json
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.report.format import format_count, format_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
 """The metadata domain that names the columns by which a table is clustered."""

@@ -10,16 +10,14 @@ would be there twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from delvec.documents import parse_json, whole_number
 from delvec.errors import FormatError
+from delvec.storage import Storage
 from delvec.storage.backend import locate, locate_decoded
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.storage import Storage
 
 SINK_LOG: Final = "_spark_metadata"
 _COMPACT: Final = ".compact"

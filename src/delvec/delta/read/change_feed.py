@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import (
     VECTOR,
@@ -37,13 +38,9 @@ from delvec.delta.read.vectors import LazyVectors, load_vectors
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.types import ArrayType, DataType, MapType, StructType
 from delvec.errors import FormatError, InvalidArgumentError, add_location
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.storage import Storage
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"

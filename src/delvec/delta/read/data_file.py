@@ -7,26 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.conform import Conformer, find_field, has_field_ids
 from delvec.delta.read.row_group_bounds import leaf_count
 from delvec.delta.schema.types import MappingMode, StructType, arrow_type
 from delvec.errors import FormatError
 from delvec.parquet.readable import open_parquet, readable, wants_threads
+from delvec.storage import Storage
+from delvec.storage.input_file import InputFile
 from delvec.storage.listed_files import open_listed_file
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import DataFile
-    from delvec.storage import Storage
-    from delvec.storage.input_file import InputFile
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 _BATCH_ROWS: Final = 1 << 16
 _ROWS_PER_BYTE: Final = 8  # more is possible: a million equal values take some bytes

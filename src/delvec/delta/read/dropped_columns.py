@@ -7,27 +7,23 @@ rewritten. Only footers tell which files: one request for each, 16 at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.read.conform import FIELD_ID
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.traversal import all_fields
 from delvec.delta.schema.types import DataType, Field, StructType, children
 from delvec.documents import whole_number
 from delvec.errors import DelvecError, ObjectNotFoundError
 from delvec.parquet.readable import open_parquet, readable
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 _AT_ONCE: Final = 16
 _MATERIALIZED: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.data_file import ParquetData, open_data_file
 from delvec.delta.read.row_group_bounds import footer_bounds
 from delvec.delta.read.vectors import load_vectors
@@ -22,15 +24,12 @@ from delvec.delta.schema.types import WIDEST_CHAR, Field, StructType, arrow_fiel
 from delvec.delta.skipping.data_skipping import ColumnBounds, may_match
 from delvec.delta.skipping.predicate import Always, ColumnPath, to_arrow
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, add_location
+from delvec.storage import Storage
 from delvec.storage.backend import is_absolute
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import DataFile
     from delvec.delta.read.scan import Scan
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap
 
 
 _VECTORS_AT_ONCE: Final = 64

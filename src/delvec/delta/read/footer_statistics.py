@@ -15,27 +15,24 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.read.row_group_bounds import decimal_of, find_leaf, string_of
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import Field, PrimitiveType, arrow_type
 from delvec.delta.skipping.statistics import indexed_columns, prefix_length
 from delvec.errors import FormatError
 from delvec.parquet.readable import read_footer
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 MIN, MAX, NULLS = "minValues", "maxValues", "nullCount"
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand

@@ -10,20 +10,17 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types
 
 from delvec.delta.read.conform import find_field, plain_type
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import Field, StructType, arrow_type
 from delvec.delta.skipping.data_skipping import ColumnBounds
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.delta.skipping.predicate import ColumnPath
+from delvec.delta.skipping.predicate import ColumnPath
 
 
 def footer_bounds(

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.read.data_file import ParquetData
 from delvec.delta.read.footer_statistics import NULLS, Form, as_logged, form_of
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.delta.skipping.statistics import indexed_columns, prefix_length
-
-if TYPE_CHECKING:
-    from delvec.delta.read.data_file import ParquetData
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 
 def measured_columns(metadata: Metadata) -> StructType:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.file_reader import read_files
 from delvec.delta.schema.types import Field, MappingMode, StructType, arrow_field
 from delvec.delta.skipping.predicate import Always, Predicate, columns_of, to_arrow
 from delvec.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
 
 FILE_COLUMN: Final = "_file"
 POSITION_COLUMN: Final = "_pos"

@@ -11,17 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk
+from delvec.delta.schema.types import Field
 from delvec.documents import parse_json
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.identifiers import QUOTED, unquote
 from delvec.report.format import escape_controls, shortened
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import Field
 
 # CHECK constraints are properties of the table, all else is in the metadata of a column.
 CONSTRAINT: Final = "delta.constraints."

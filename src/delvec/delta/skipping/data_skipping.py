@@ -13,17 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
 from math import isnan
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.skipping import predicate as nodes
 from delvec.delta.skipping.predicate import ColumnPath, Operator, Predicate, push_down_not
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

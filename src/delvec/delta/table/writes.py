@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from delvec.calls import Explained, explained_class, require_condition
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.table.arguments import by_name, in_order, require_keys, require_on, require_values
 from delvec.delta.table.handle import TableHandle, run_with
-from delvec.delta.write.transaction import WriteOptions
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import Attempt, Outcome, WriteOptions
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from types import EllipsisType
-
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Outcome
     from delvec.spark.delta.write.clauses import Clause, When
 
     Condition = str | Column | None

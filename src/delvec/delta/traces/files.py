@@ -16,24 +16,23 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import adds_schema
 from delvec.delta.log.file_set import DataFile, FileSet, LooseEntries
 from delvec.delta.log.paths import LOG, SIDECARS, NameRules
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import folder_values
+from delvec.delta.traces.report import PlaceKind
 from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import DelvecError, ObjectNotFoundError
+from delvec.storage import FileInfo, Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import file_columns, open_listed_file, store_of
+from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.traces.history import LogHistory
-    from delvec.delta.traces.report import PlaceKind
-    from delvec.storage import FileInfo, Storage
-    from delvec.vector import Descriptor
 
 FileKind = Literal["log", "change", "vector", "checksum", "data"]
 CHANGE_DATA: Final = "_change_data"

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import (
     STRING_MAP,
@@ -28,14 +29,10 @@ from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.traces.files import inside_names
 from delvec.errors import FormatError
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.schema.metadata import Metadata
 
 _AT_ONCE: Final = 64
 _KINDS: Final[tuple[Kind, ...]] = ("add", "remove", "cdc")

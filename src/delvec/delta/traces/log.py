@@ -12,19 +12,22 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import STRING_MAP, JsonActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, plain
 from delvec.delta.log.file_set import FileSet, LooseEntries
 from delvec.delta.log.paths import LAST_CHECKPOINT, LOG, canonicalize_paths, latest_version
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics_columns import StatisticsSource, statistics_columns
 from delvec.delta.traces.files import StoredFiles, inside_names
+from delvec.delta.traces.history import LogHistory
 from delvec.delta.traces.report import LogState, PlaceKind, Schedule, TracePlace
 from delvec.delta.traces.texts import (
     BOUNDS,
@@ -35,17 +38,11 @@ from delvec.delta.traces.texts import (
     hint_actions,
     texts_of,
 )
+from delvec.delta.traces.values import NamedValues
 from delvec.documents import parse_json
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.traces.history import LogHistory
-    from delvec.delta.traces.values import NamedValues
-    from delvec.storage import Storage
 
 _THREADS: Final = 4
 _LARGEST_TEXT: Final = 64 << 20

@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from delvec.delta.traces.report import TracesReport
 from delvec.delta.traces.values import begun, spelled
-
-if TYPE_CHECKING:
-    from delvec.delta.traces.report import TracesReport
 
 # Quoted identifiers stay; strings and numbers are values.
 _LITERAL: Final = re.compile(

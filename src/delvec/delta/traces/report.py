@@ -21,17 +21,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from delvec.delta.log.segment import list_log
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, retention_ms
 from delvec.documents import EPOCH, TIMES_MS
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.hints import Wording, call, format_hint, in_command
 from delvec.report.rendering import Line, Rendered, doc, document, documented, required, summary
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
 
 PlaceKind = Literal[
     "live",

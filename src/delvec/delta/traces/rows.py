@@ -10,19 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from delvec.delta.log.file_set import DataFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.conform import Conformer, find_field
 from delvec.delta.read.dropped_columns import read_schemas
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.scan import POSITION_COLUMN, Scan
 from delvec.delta.read.vectors import load_vectors
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import find, resolve
+from delvec.delta.schema.types import Field
 from delvec.delta.skipping.filters import parse_filters
 from delvec.delta.skipping.predicate import Predicate, columns_of, to_arrow
+from delvec.delta.traces.files import Suspect
+from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
+from delvec.delta.traces.redaction import Redaction
 from delvec.delta.traces.report import Schedule, TracePlace
 from delvec.errors import (
     DelvecError,
@@ -31,18 +38,9 @@ from delvec.errors import (
     ObjectNotFoundError,
     UnsupportedFeatureError,
 )
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import Field
-    from delvec.delta.traces.files import Suspect
-    from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
-    from delvec.delta.traces.redaction import Redaction
-    from delvec.storage import Storage
 
 _THREADS: Final = 8
 _COLUMN_AND_MORE: Final = 3  # parts of a filter: column, operator, value

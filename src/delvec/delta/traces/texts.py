@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+import pyarrow as pa
 
 from delvec.delta.read.conform import FIELD_ID
 from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.documents import parse_json
 from delvec.errors import FormatError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FILES: Final = ("add", "remove", "cdc")
 STATISTICS: Final = "statistics"

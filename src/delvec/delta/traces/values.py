@@ -24,6 +24,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.schema.partition_values import parse_partition_value, partition_column
 from delvec.delta.schema.traversal import find
@@ -32,8 +33,6 @@ from delvec.delta.skipping.predicate import And, Comparison, In, Or, Predicate, 
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from delvec.delta.traces.rows import Reading
 
 # No part of a longer word; letters of an escape before it are no part of it.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +27,16 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions, from_json
 from delvec.delta.log.paths import CHANGES, LOG, NameRules
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.segment import LogFile
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.vacuum.references import KeySet, commit_references, linked_keys
 from delvec.delta.vacuum.retention import Retention, commits_since, commits_until, read_commits
 from delvec.documents import parse_json
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import FileInfo, Storage
 from delvec.storage.listed_files import FILES, file_columns
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.delta.log.segment import LogFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import FileInfo, Storage
 
 _VECTOR: Final = re.compile(r"(?:.*/)?deletion_vector_[0-9a-f-]{36}\.bin")
 _INNER_TABLE: Final = re.compile(

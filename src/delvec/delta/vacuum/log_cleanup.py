@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec.delta.log.checkpoint_reader import sidecar_key
 from delvec.delta.log.commits import open_part
@@ -38,10 +38,8 @@ from delvec.documents import whole_number
 from delvec.errors import DelvecError, FormatError
 from delvec.report.format import format_count, format_counts, format_size
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
+from delvec.storage import FileInfo, Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.storage import FileInfo, Storage
 
 _DAY: Final = 86_400_000
 _PROTECTION: Final = "checkpointProtection"

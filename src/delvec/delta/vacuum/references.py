@@ -18,23 +18,20 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import JsonActions, from_json
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.snapshot import Snapshot
 from delvec.errors import add_location
 from delvec.storage.listed_files import folder_key, linked_files, store_of
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
 
 _ABSOLUTE: Final = r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)"
 _STORE: Final = r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*"

@@ -13,20 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.file_set import FileEntry, FileSet
 from delvec.delta.log.paths import commit_key
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.predicate import Always, Predicate
 from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
 from delvec.documents import LONG_MAX
+from delvec.storage import Storage
+from delvec.vector import Bitmap, Descriptor
 
 if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileEntry, FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
     from delvec.delta.write.conflicts import Winner
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap, Descriptor
 
 
 @dataclass(frozen=True)

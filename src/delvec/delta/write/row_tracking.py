@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.skipping.statistics import record_count
 from delvec.documents import parse_json
 from delvec.errors import FormatError, PlanError
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
 
 ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
 """The metadata domain that holds the high-water mark of row ids."""

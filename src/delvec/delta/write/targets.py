@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.scan import is_understood
-from delvec.delta.schema.partition_values import parse_partition_value, partition_column
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.partition_values import (
+    PartitionValue,
+    parse_partition_value,
+    partition_column,
+)
 from delvec.delta.skipping.predicate import And, Comparison, IsNull, Or, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.partition_values import PartitionValue
 
 
 @dataclass(frozen=True)

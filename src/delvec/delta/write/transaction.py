@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.write.after_commit import after_commit
 from delvec.delta.write.change import AppTransaction, Base, Change, Operation, SourceRead
 from delvec.delta.write.commit import Committed, commit
@@ -21,14 +22,12 @@ from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
+from delvec.storage import RequestCounts, Storage
 from delvec.storage.listed_files import outside_of
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import RequestCounts, Storage
 
 _LONGEST_WAIT: Final = 2.0
 _MAX_RETRIES: Final = 10

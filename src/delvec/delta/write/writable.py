@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import require_feed_names
 from delvec.delta.schema.expressions import IDENTITY
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.protocol import FEATURES, WRITERS_WITH_FEATURES, Feature
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import require_no_own_names
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
 
 WriteKind: TypeAlias = Literal[
     "append", "overwrite", "delete", "update", "merge", "alter", "optimize", "restore", "vacuum"
