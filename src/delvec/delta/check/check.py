@@ -38,17 +38,12 @@ _OUTSIDE: Final = 3  # paths that a report names
 
 @dataclass(frozen=True)
 class Checked:
-    """A check, and what its repairs need.
-
-    Attributes:
-        stale: The files whose statistics are wrong.
-        hint: Whether the hint at the newest checkpoint has to be written.
-        reopened: The version as its commits tell it, if checkpoints are damaged.
-    """
+    """A check, and what its repairs need."""
 
     report: CheckReport
-    stale: tuple[str, ...] = ()
-    hint: bool = False
+    stale: tuple[str, ...] = ()  # the files whose statistics are wrong
+    hint: bool = False  # whether the hint at the newest checkpoint has to be written
+    # The version as its commits tell it, if checkpoints are damaged.
     reopened: log_files.Reopened | None = None
 
 

@@ -35,24 +35,16 @@ _LAST_MICROSECOND: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file that a version of the table holds, as its entry in the log describes it.
+    """A Parquet file that a version of the table holds, as its entry in the log describes it."""
 
-    Attributes:
-        path: Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute
-            (a plain path on local disk, else scheme, bucket and key).
-        size: Bytes of the whole file.
-        partition_values: Strings, as in the log, by physical column name.
-        descriptor: Where the deletion vector is; None without one.
-        row_count: All rows in the file, deleted ones too; None if the log lacks the count.
-        modification_time: Milliseconds since 1970.
-    """
-
+    # Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute (a plain
+    # path on local disk, else scheme, bucket and key).
     path: str
-    size: int
-    partition_values: Mapping[str, str | None]
-    descriptor: Descriptor | None
-    row_count: int | None
-    modification_time: int
+    size: int  # bytes of the whole file
+    partition_values: Mapping[str, str | None]  # strings, as in the log, by physical column name
+    descriptor: Descriptor | None  # where the deletion vector is; None without one
+    row_count: int | None  # all rows in the file, deleted ones too; None if the log lacks the count
+    modification_time: int  # milliseconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +105,15 @@ class LooseEntries:
 
 @dataclass(frozen=True)
 class FileSet:
-    """Live files, one row each in every column.
-
-    Attributes:
-        paths: Decoded, in one spelling each.
-        columns: `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
-            `partitionValues` (strings by physical name).
-        sources: The files of the log that add them; `source` and `row` are the place of each.
-    """
+    """Live files, one row each in every column."""
 
     metadata: Metadata
     root: str
-    paths: pa.Array
+    paths: pa.Array  # decoded, in one spelling each
+    # `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
+    # `partitionValues` (strings by physical name).
     columns: pa.Table
+    # The files of the log that add them; `source` and `row` are the place of each.
     sources: tuple[AddSource, ...]
     source: NDArray[np.int32]
     row: NDArray[np.int64]

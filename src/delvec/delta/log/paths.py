@@ -65,22 +65,15 @@ _LETTERS: Final = string.ascii_letters + string.digits
 
 
 class LogName(NamedTuple):
-    """What the name of a file in the log says.
-
-    Attributes:
-        version: The version that it is about; the first one if commits were compacted.
-        last: The last version that it is about; beyond `LONG_MAX` it is none.
-        part: The number of a part of a multi-part checkpoint, and of how many.
-        is_v2: Whether it is a v2 checkpoint.
-        is_whole: Whether it is a checkpoint in one file that readers know.
-    """
+    """What the name of a file in the log says."""
 
     kind: Kind
-    version: int
-    last: int
+    version: int  # the version that it is about; the first one if commits were compacted
+    last: int  # the last version that it is about; beyond `LONG_MAX` it is none
+    # The number of a part of a multi-part checkpoint, and of how many.
     part: tuple[int, int] | None = None
-    is_v2: bool = False
-    is_whole: bool = False
+    is_v2: bool = False  # whether it is a v2 checkpoint
+    is_whole: bool = False  # whether it is a checkpoint in one file that readers know
 
 
 def parse_name(name: str) -> LogName | None:

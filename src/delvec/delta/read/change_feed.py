@@ -59,18 +59,12 @@ _KINDS: Final[tuple[Kind, ...]] = ("cdc", "add", "remove")
 
 @dataclass(frozen=True)
 class ChangeFeed:
-    """The changes of some versions.
+    """The changes of some versions."""
 
-    Attributes:
-        snapshot: The last version, by whose columns all files are read.
-        whole: Files of which all rows that no vector has were inserted or deleted.
-        partial: Files of which the rows that a vector has were inserted or deleted.
-        recorded: Files that hold changes, with the type of each in the column `_change_type`.
-    """
-
-    snapshot: Snapshot
-    whole: FeedPart
-    partial: FeedPart
+    snapshot: Snapshot  # the last version, by whose columns all files are read
+    whole: FeedPart  # files of which all rows that no vector has were inserted or deleted
+    partial: FeedPart  # files of which the rows that a vector has were inserted or deleted
+    # Files that hold changes, with the type of each in the column `_change_type`.
     recorded: FeedPart
 
 
@@ -107,16 +101,12 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
 
 @dataclass(frozen=True)
 class FeedPart:
-    """Files whose rows are changes.
+    """Files whose rows are changes."""
 
-    Attributes:
-        files: One entry for each version and change; a file may be in here several times.
-        constants: What holds for all rows of an entry: type of the change, version, timestamp.
-        marks: Vectors by the number of the entry; they are loaded at the first use.
-    """
-
-    files: FileSet
+    files: FileSet  # one entry for each version and change; a file may be in here several times
+    # What holds for all rows of an entry: type of the change, version, timestamp.
     constants: pa.Table
+    # Vectors by the number of the entry; they are loaded at the first use.
     marks: Mapping[int, Bitmap]
 
 
@@ -166,17 +156,12 @@ class PartBuilder:
 
 @dataclass(frozen=True, slots=True)
 class FeedCommit:
-    """A commit of the feed.
-
-    Attributes:
-        time: Its timestamp in microseconds since 1970.
-        changes_rows: Whether its files hold other rows than before.
-    """
+    """A commit of the feed."""
 
     actions: JsonActions
     version: int
-    time: int
-    changes_rows: bool
+    time: int  # its timestamp in microseconds since 1970
+    changes_rows: bool  # whether its files hold other rows than before
 
     @classmethod
     def of(cls, commit: LogFile, actions: JsonActions, times: CommitTimes) -> FeedCommit:

@@ -70,16 +70,11 @@ def compute_statistics(
 
 @dataclass
 class _Leaf:
-    """A column of a primitive type, and what its values have been so far.
+    """A column of a primitive type, and what its values have been so far."""
 
-    Attributes:
-        place: The position of its outermost column; `inner` is the path from there.
-        form: How its bounds are shown; None if it has none.
-    """
-
-    place: int
+    place: int  # the position of its outermost column; `inner` is the path from there
     inner: Sequence[str]
-    form: Form | None
+    form: Form | None  # how its bounds are shown; None if it has none
     nulls: int = 0
     low: Any = None
     high: Any = None

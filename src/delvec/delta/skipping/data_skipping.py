@@ -26,19 +26,13 @@ from delvec.delta.skipping.predicate import ColumnPath, Operator, Predicate, pus
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known of a column in each file: arrays of one entry per file, null if unknown.
+    """What is known of a column in each file: arrays of one entry per file, null if unknown."""
 
-    Attributes:
-        minimum: No value that is neither null nor NaN is smaller.
-        maximum: No value that is neither null nor NaN is larger.
-        null_count: Nulls among the rows; to be trusted where it is 0 or equals `row_count`.
-        row_count: Rows, nulls included.
-    """
-
-    minimum: pa.Array | None = None
-    maximum: pa.Array | None = None
+    minimum: pa.Array | None = None  # no value that is neither null nor NaN is smaller
+    maximum: pa.Array | None = None  # no value that is neither null nor NaN is larger
+    # Nulls among the rows; to be trusted where it is 0 or equals `row_count`.
     null_count: pa.Array | None = None
-    row_count: pa.Array | None = None
+    row_count: pa.Array | None = None  # rows, nulls included
 
 
 BoundsOf: TypeAlias = "Callable[[ColumnPath], ColumnBounds | None]"

@@ -145,20 +145,15 @@ def inside_names(paths: pa.Array, root: str) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A file to search.
+    """A file to search."""
 
-    Attributes:
-        kind: What its rows are if they match; those of a live file may also be deleted by vector.
-        file: The file, without a vector and a row count, so that all its rows are read.
-        version: The last version that the log names it in; None if the log does not.
-        descriptor: The vector of a live file.
-    """
-
+    # What its rows are if they match; those of a live file may also be deleted by vector.
     kind: PlaceKind
-    file: DataFile
+    file: DataFile  # the file, without a vector and a row count, so that all its rows are read
     modified_ms: int
+    # The last version that the log names it in; None if the log does not.
     version: int | None = None
-    descriptor: Descriptor | None = None
+    descriptor: Descriptor | None = None  # the vector of a live file
 
 
 @dataclass(frozen=True)

@@ -61,34 +61,25 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the log says of one data file.
+    """What the log says of one data file."""
 
-    Attributes:
-        versions: The first and the last that has the file, of those that can be read.
-        removed_ms: When it was removed; None if the log does not say.
-        vectors: The versions that gave it another vector, oldest first, and the vectors.
-    """
-
+    # The first and the last that has the file, of those that can be read.
     versions: tuple[int, int] | None
-    removed_ms: int | None
+    removed_ms: int | None  # when it was removed; None if the log does not say
+    # The versions that gave it another vector, oldest first, and the vectors.
     vectors: tuple[tuple[int, Descriptor | None], ...]
 
 
 @dataclass(frozen=True)
 class LogHistory:
-    """The commits of a log up to a version, and what they did to files.
-
-    Attributes:
-        oldest: The oldest version that can be read.
-        epochs: Definitions of the table, newest first.
-        actions: One row for each add, remove and change file: `path` (relative to the table if it
-            is inside), `version`, `kind` (add, remove or cdc), `time` of a removal,
-            `deletionVector`, `partitionValues`. Oldest first.
-    """
+    """The commits of a log up to a version, and what they did to files."""
 
     snapshot: Snapshot
-    oldest: int
-    epochs: tuple[Epoch, ...]
+    oldest: int  # the oldest version that can be read
+    epochs: tuple[Epoch, ...]  # definitions of the table, newest first
+    # One row for each add, remove and change file: `path` (relative to the table if it is inside),
+    # `version`, `kind` (add, remove or cdc), `time` of a removal, `deletionVector`,
+    # `partitionValues`. Oldest first.
     actions: pa.Table
 
     @cached_property

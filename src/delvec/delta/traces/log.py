@@ -55,19 +55,13 @@ _NUMBERS: Final = OWN["add"]
 
 @dataclass(frozen=True)
 class Mention:
-    """A file of the log that mentions a value of the condition.
-
-    Attributes:
-        texts: What texts in it mention a value.
-        paths: The data files whose entries do, and where: in statistics, in partition values, or in
-            a text.
-        failure: Instead, why the file cannot be read.
-    """
+    """A file of the log that mentions a value of the condition."""
 
     key: str
-    texts: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)  # what texts in it mention a value
+    # The data files whose entries do, and where: in statistics, in partition values, or in a text.
     paths: Sequence[tuple[str, str]] = ()
-    failure: str = ""
+    failure: str = ""  # instead, why the file cannot be read
 
 
 @dataclass(frozen=True)

@@ -223,22 +223,14 @@ class TracesReport(Rendered):
 
 @dataclass(frozen=True)
 class LogState:
-    """What of the newest version mentions a value, and so would be in its checkpoint too.
+    """What of the newest version mentions a value, and so would be in its checkpoint too."""
 
-    Attributes:
-        is_live: Statistics or partition values of live files.
-        has_live_rows: Rows that match are live.
-        is_defined: Comments, defaults or properties.
-        has_application: The id of an application that wrote, with its last transaction.
-        is_named: Names and tags of live files.
-        removed_ms: When the last file was removed whose tombstone does; None without such a file.
-    """
-
-    is_live: bool
-    has_live_rows: bool
-    is_defined: bool
-    has_application: bool
-    is_named: bool
+    is_live: bool  # statistics or partition values of live files
+    has_live_rows: bool  # rows that match are live
+    is_defined: bool  # comments, defaults or properties
+    has_application: bool  # the id of an application that wrote, with its last transaction
+    is_named: bool  # names and tags of live files
+    # When the last file was removed whose tombstone does; None without such a file.
     removed_ms: int | None
 
 

@@ -151,17 +151,12 @@ class TupleCondition:
 
 @dataclass(frozen=True)
 class Readings:
-    """How a condition reads the files of all versions.
+    """How a condition reads the files of all versions."""
 
-    Attributes:
-        distinct: The different readings, newest first.
-        by_epoch: That of each definition, by its first version; None where it lacks a column.
-        note: Why the newest definition is not among them; None if it is.
-    """
-
-    distinct: tuple[Reading, ...]
+    distinct: tuple[Reading, ...]  # the different readings, newest first
+    # That of each definition, by its first version; None where it lacks a column.
     by_epoch: Mapping[int, Reading | None]
-    note: str | None = None
+    note: str | None = None  # why the newest definition is not among them; None if it is
 
 
 def readings_of(condition: Condition, epochs: Sequence[Epoch]) -> Readings:

@@ -55,21 +55,16 @@ _ENDS: Final = frozenset("\ufffd\U0010ffff\x7f")
 
 @dataclass(frozen=True)
 class NamedValues:
-    """Values of one column that a condition names.
+    """Values of one column that a condition names."""
 
-    Attributes:
-        names: The column, as users call it and as they did before it was renamed.
-        physical: The path to it in statistics; its only part is the key of a partition value.
-        time_zone: Of partition values that are timestamps without one.
-        prefix: How many characters of a string the statistics of known writers have at least, or
-            all of it. Others may have fewer.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the column, as users call it and as they did before it was renamed
+    # The path to it in statistics; its only part is the key of a partition value.
     physical: tuple[str, ...]
     kind: PrimitiveType
     values: tuple[object, ...]
-    time_zone: str
+    time_zone: str  # of partition values that are timestamps without one
+    # How many characters of a string the statistics of known writers have at least, or all of it.
+    # Others may have fewer.
     prefix: int
 
     @cached_property
