@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delvec.delta.check.entries import one_name
 from delvec.delta.check.report import LOG_DAMAGE, finding_of, log_damage
 from delvec.delta.log.file_set import FileSet
-from delvec.delta.log.paths import LOG, NameRules
+from delvec.delta.log.paths import LOG, NameRules, inside_names
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import read_parquet_footer
 from delvec.delta.schema.metadata import removed_files_kept_ms
@@ -76,7 +75,7 @@ class TableFolder:
     def sizes_of(self, paths: pa.Array) -> NDArray[np.int64]:
         """Return the sizes of files by their paths; -1 for those that are not there."""
         found = np.full(len(paths), _UNKNOWN, dtype=np.int64)
-        places = pc.index_in(one_name(paths, self.root), value_set=self.keys)
+        places = pc.index_in(inside_names(paths, self.root), value_set=self.keys)
         there = places.is_valid().to_numpy(zero_copy_only=False)
         found[there] = self.sizes[places.drop_null().to_numpy()]
         return found

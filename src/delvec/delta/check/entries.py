@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.log.commits import JsonAdds, batch_of
 from delvec.delta.log.file_set import FileSet
-from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.paths import canonicalize_paths, inside_names
 from delvec.delta.log.replay import Batch, vector_ids
 from delvec.delta.log.snapshot import Snapshot
 from delvec.report.findings import Finding, Findings
@@ -24,15 +24,6 @@ _OLDER: Final = (
     "every version before that commit reads rightly: restore the table to one, and repeat what was"
     " done since"
 )
-
-
-def one_name(paths: pa.Array, root: str) -> pa.Array:
-    """Return paths with one spelling for files below the table, absolute ones included."""
-    inside = f"{root.rstrip('/')}/"
-    within = pc.starts_with(paths, inside)
-    if not pc.any(within).as_py():
-        return paths
-    return pc.if_else(within, pc.utf8_slice_codeunits(paths, len(inside)), paths)
 
 
 def check_entries(snapshot: Snapshot, findings: Findings) -> FileSet | None:
@@ -82,7 +73,7 @@ def _keys(snapshot: Snapshot, paths: pa.Array, vectors: pa.Array) -> pa.Array:
 
 def find_duplicates(files: FileSet) -> dict[str, list[int]]:
     """Return the entries of each file that has several."""
-    paths = one_name(files.paths, files.root)
+    paths = inside_names(files.paths, files.root)
     found: dict[str, list[int]] = {}
     for index in where_repeated(paths):
         found.setdefault(paths[index].as_py(), []).append(index)

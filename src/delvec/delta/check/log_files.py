@@ -33,7 +33,7 @@ from delvec.delta.log.segment import (
     Segment,
     covering_files,
     list_log,
-    read_checksum,
+    read_optional,
     segment_of,
 )
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
@@ -184,9 +184,8 @@ def check_checkpoint(snapshot: Snapshot, log: LogFiles, findings: Findings) -> i
 
 def check_checksum(snapshot: Snapshot, files: FileSet, findings: Findings) -> None:
     """Compare the checksum file of the version with its entries; delta-spark trusts it."""
-    value = read_checksum(snapshot.storage, snapshot.version)
-    if value is None:
-        return
+    key = checksum_key(snapshot.version)
+    value = read_optional(snapshot.storage, key)
     expected = {
         "numFiles": len(files),
         "tableSizeBytes": int(files.sizes.sum()),
@@ -200,10 +199,9 @@ def check_checksum(snapshot: Snapshot, files: FileSet, findings: Findings) -> No
     ]
     wrong += _other_state(snapshot, files, value)
     if wrong:
-        path = checksum_key(snapshot.version)
         message = f"the checksum file is not that of the version: {'; '.join(wrong)}"
         hint = "delete it: it is optional, and engines that trust it read other rows"
-        findings.add(Finding("error", "wrong-checksum", path, message, hint))
+        findings.add(Finding("error", "wrong-checksum", key, message, hint))
 
 
 def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delvec.delta.check.data_files import TableFolder
-from delvec.delta.check.entries import one_name, where_repeated
+from delvec.delta.check.entries import where_repeated
 from delvec.delta.check.report import finding_of
 from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import inside_names
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import removed_files_kept_ms
@@ -187,7 +188,7 @@ def _shared_vectors(files: FileSet) -> Iterator[Finding]:
     stored = pc.not_equal(pc.struct_field(files.vectors, "storageType"), "i")
     ids = pc.if_else(stored, ids, pa.scalar(None, pa.string()))
     first: dict[str, str] = {}
-    paths = one_name(files.paths, files.root)
+    paths = inside_names(files.paths, files.root)
     for index in where_repeated(ids):
         path = paths[index].as_py()
         other = first.setdefault(ids[index].as_py(), path)

@@ -270,6 +270,23 @@ def from_json(
     return conform_struct(whole, TYPES[kind]), lines
 
 
+def from_json_of_all(
+    files: Sequence[JsonActions], kind: Kind, partition_names: Sequence[str]
+) -> tuple[pa.StructArray, NDArray[np.int64]]:
+    """Return all actions of one kind in some files of the log, and the number of the file of each.
+
+    Parsed together: one takes milliseconds, however small it is.
+    """
+    whole = JsonActions(files[0].uri, b"\n".join(each.data for each in files))
+    try:
+        found, lines = from_json(whole, kind, partition_names)
+    except FormatError:
+        for each in files:  # for the error to name the right file
+            from_json(each, kind, partition_names)
+        raise
+    return found, np.repeat(np.arange(len(files)), [each.line_count for each in files])[lines]
+
+
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
     """Return the columns of added files; partition values are strings."""
     columns = [

@@ -136,9 +136,7 @@ def read_added_files(metadata: Metadata, root: str, actions: JsonActions) -> Fil
     source = JsonAdds(actions, names)
     adds = source.adds(names)
     paths = canonicalize_paths(adds.column("path").combine_chunks(), root)
-    rows = np.arange(adds.num_rows, dtype=np.int64)
-    numbers = np.zeros(adds.num_rows, dtype=np.int32)
-    return FileSet(metadata, root, paths, adds.drop_columns(["path"]), (source,), numbers, rows)
+    return FileSet.of_one(source, metadata, root, paths, adds.drop_columns(["path"]))
 
 
 def read_changed_files(

@@ -118,6 +118,14 @@ class FileSet:
     source: NDArray[np.int32]
     row: NDArray[np.int64]
 
+    @classmethod
+    def of_one(
+        cls, source: AddSource, metadata: Metadata, root: str, paths: pa.Array, columns: pa.Table
+    ) -> FileSet:
+        """Return the files that one source adds, all of them."""
+        numbers = np.zeros(len(paths), dtype=np.int32), np.arange(len(paths), dtype=np.int64)
+        return cls(metadata, root, paths, columns, (source,), *numbers)
+
     def __len__(self) -> int:
         return len(self.paths)
 

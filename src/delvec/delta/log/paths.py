@@ -36,14 +36,15 @@ from numpy.typing import NDArray
 
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.storage.backend import kind_of
 
 LOG: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 SIDECARS: Final = f"{LOG}/_sidecars"
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME: Final = re.compile(
     r"([0-9]{20})\.(?:(?P<commit>json)|(?P<checksum>crc)|(?P<compacted>([0-9]{20})\.compacted\.json)"
-    rf"|(?P<checkpoint>checkpoint(?:\.([0-9]{{10}})\.([0-9]{{10}})|\.({_UUID})|\..+)?"
+    rf"|(?P<checkpoint>checkpoint(?:\.([0-9]{{10}})\.([0-9]{{10}})|\.({UUID})|\..+)?"
     r"\.(?:json|parquet)))",
     re.DOTALL,
 )
@@ -188,6 +189,28 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         return result.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
+
+
+def inside_names(paths: pa.Array, root: str) -> pa.Array:
+    """Return decoded paths, relative where they lead below the table's folder.
+
+    A log may name its own files by their full names too, in any scheme of the same store.
+    """
+    scheme, sign, rest = root.partition("://")
+    home = f"{(rest if sign else root).rstrip('/')}/"
+    near = pc.match_substring(paths, sign + home) if sign else pc.starts_with(paths, home)
+    if not pc.any(near).as_py():
+        return paths
+    if not sign:
+        return pc.if_else(near, pc.utf8_slice_codeunits(paths, len(home)), paths)
+
+    def relative(path: str) -> str:
+        other, _, name = path.partition("://")
+        is_inside = name.startswith(home) and kind_of(other) == kind_of(scheme)
+        return name[len(home) :] if is_inside else path
+
+    own = pa.array(map(relative, paths.filter(near).to_pylist()), pa.string())
+    return pc.replace_with_mask(paths, near, own)
 
 
 def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:

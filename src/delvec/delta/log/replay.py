@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.paths import canonicalize_paths, inside_names
 from delvec.errors import FormatError
 
 
@@ -85,10 +85,7 @@ def require_one_vector_each(paths: pa.Array, root: str) -> None:
 
     A writer that removes a file without naming its vector leaves it so: rows would be read twice.
     """
-    inside = f"{root.rstrip('/')}/"
-    within = pc.starts_with(paths, inside)
-    if pc.any(within).as_py():
-        paths = pc.if_else(within, pc.utf8_slice_codeunits(paths, len(inside)), paths)
+    paths = inside_names(paths, root)
     if len(paths.unique()) == len(paths):  # count_distinct takes five times as long
         return
     counted = paths.value_counts()

@@ -159,11 +159,8 @@ def oldest_version(storage: Storage) -> int:
 
 def read_last_checkpoint(storage: Storage) -> int | None:
     """Return the version that `_last_checkpoint` points to, or None without a valid one."""
-    try:
-        hint = parse_json(storage.read(paths.LAST_CHECKPOINT), "the hint")
-    except (ObjectNotFoundError, FormatError):
-        return None  # optional: without it, or with a damaged one, the listing decides
-    version = hint.get("version") if isinstance(hint, dict) else None
+    # Without a hint, or with a damaged one, the listing decides.
+    version = read_optional(storage, paths.LAST_CHECKPOINT).get("version")
     return version if type(version) is int and 0 <= version <= LONG_MAX else None
 
 
@@ -184,22 +181,18 @@ def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogF
     return chosen, start
 
 
-def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:
-    """Return a version's checksum file; None without one or if it is no JSON. One small GET."""
+def read_optional(storage: Storage, key: str) -> dict[str, Any]:
+    """Return a JSON object of the log that readers can do without; empty if it is not readable."""
     try:
-        text = storage.read(paths.checksum_key(version))
-    except ObjectNotFoundError:
-        return None
-    try:
-        value = parse_json(text, "a checksum file")
-    except FormatError:
-        return None  # optional: an unreadable one is ignored
-    return value if isinstance(value, dict) else None
+        value = parse_json(storage.read(key), key)
+    except (ObjectNotFoundError, FormatError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def file_count(storage: Storage, version: int) -> int | None:
     """Return the number of data files by the checksum file, or None without one. One small GET."""
-    count = (read_checksum(storage, version) or {}).get("numFiles")
+    count = read_optional(storage, paths.checksum_key(version)).get("numFiles")
     return count if type(count) is int else None
 
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from delvec.delta.log.actions import (
     VECTOR,
@@ -26,7 +25,7 @@ from delvec.delta.log.actions import (
     Kind,
     adds_schema,
     conform_struct,
-    from_json,
+    from_json_of_all,
 )
 from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.file_set import FileSet, LooseEntries
@@ -142,14 +141,9 @@ class PartBuilder:
         """Return the part, without vectors."""
         table, snapshot = self.table, self._snapshot
         paths, stats = (table[name].combine_chunks() for name in ("path", "stats"))
-        files = FileSet(
-            snapshot.metadata,
-            snapshot.table,
-            paths,
-            table.drop_columns(["path", "stats", *FEED_COLUMNS.names]),
-            (LooseEntries(stats),),
-            np.zeros(table.num_rows, dtype=np.int32),
-            np.arange(table.num_rows, dtype=np.int64),
+        columns = table.drop_columns(["path", "stats", *FEED_COLUMNS.names])
+        files = FileSet.of_one(
+            LooseEntries(stats), snapshot.metadata, snapshot.table, paths, columns
         )
         return FeedPart(files, table.select(FEED_COLUMNS.names), {})
 
@@ -175,7 +169,7 @@ def changing_versions(
     commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
 ) -> set[int]:
     """Return the versions that have an action of a kind which changes rows."""
-    found, at = _parsed(commits, kind, partition_names)
+    found, at = from_json_of_all([each.actions for each in commits], kind, partition_names)
     changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
     places = np.unique(at[changing.to_numpy(zero_copy_only=False)])
     return {commits[place].version for place in places.tolist()}
@@ -184,7 +178,7 @@ def changing_versions(
 def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapshot) -> pa.Table:
     """Return the files of one kind of action that change rows, with version and time of each."""
     names = snapshot.partition_names
-    found, at = _parsed(commits, kind, names)
+    found, at = from_json_of_all([each.actions for each in commits], kind, names)
     if kind != "cdc":
         changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
         found, at = found.filter(changing), at[changing.to_numpy(zero_copy_only=False)]
@@ -218,7 +212,7 @@ def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapsh
 
 
 def batched(commits: Sequence[FeedCommit]) -> Iterator[list[FeedCommit]]:
-    """Yield small commits together: parsing one takes milliseconds, however small it is."""
+    """Yield small commits together, see `from_json_of_all`."""
     batch: list[FeedCommit] = []
     size = 0
     for commit in commits:
@@ -296,23 +290,6 @@ def _only_copies(info: Mapping[str, Any]) -> bool:
         and isinstance(metrics, dict)
         and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
     )
-
-
-def _parsed(
-    commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
-) -> tuple[pa.StructArray, NDArray[np.int64]]:
-    """Parse the actions of one kind of all commits together; the numbers tell whose each is."""
-    whole = JsonActions(
-        commits[0].actions.uri, b"\n".join(commit.actions.data for commit in commits)
-    )
-    try:
-        found, lines = from_json(whole, kind, partition_names)
-    except FormatError:
-        for commit in commits:  # for the error to name the right file
-            from_json(commit.actions, kind, partition_names)
-        raise
-    counts = [commit.actions.line_count for commit in commits]
-    return found, np.repeat(np.arange(len(commits)), counts)[lines]
 
 
 class _Collector:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from delvec.delta.log.file_set import FileSet
+from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.read.conform import FIELD_ID
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.traversal import all_fields
@@ -27,7 +28,6 @@ from delvec.storage.parallel import gather
 
 _AT_ONCE: Final = 16
 _MATERIALIZED: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
-_CHANGE_FEED: Final = "_change_type"
 
 
 def read_schemas(
@@ -85,7 +85,7 @@ def foreign_columns(stored: pa.Schema, known: Sequence[Metadata]) -> list[str]:
     return [
         name
         for name in _foreign(list(stored), schemas)
-        if name.lower() not in own and name != _CHANGE_FEED
+        if name.lower() not in own and name != CHANGE_TYPE
     ]
 
 

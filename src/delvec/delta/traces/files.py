@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from delvec.delta.log.actions import adds_schema
 from delvec.delta.log.file_set import DataFile, FileSet, LooseEntries
-from delvec.delta.log.paths import LOG, SIDECARS, NameRules
+from delvec.delta.log.paths import CHANGES, LOG, SIDECARS, UUID, NameRules, inside_names
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.traces.report import PlaceKind
@@ -28,24 +28,22 @@ from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import DelvecError, ObjectNotFoundError
 from delvec.storage import FileInfo, Storage
 from delvec.storage.backend import is_absolute
-from delvec.storage.listed_files import file_columns, open_listed_file, store_of
+from delvec.storage.listed_files import file_columns, open_listed_file
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
     from delvec.delta.traces.history import LogHistory
 
 FileKind = Literal["log", "change", "vector", "checksum", "data"]
-CHANGE_DATA: Final = "_change_data"
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Where files are that no action names by its path.
-_USUAL: Final = (LOG, SIDECARS, f"{LOG}/_staged_commits", CHANGE_DATA)
+_USUAL: Final = (LOG, SIDECARS, f"{LOG}/_staged_commits", CHANGES)
 # The first that fits is the kind of a file; what fits none is `data`.
 _KINDS: Final[tuple[tuple[FileKind, str], ...]] = (
     # Hadoop's checksums of the bytes of another file, which hold none of its values.
     ("checksum", r"(^|/)\.[^/]+\.crc$"),
     ("log", rf"^{LOG}/"),
-    ("change", rf"^{CHANGE_DATA}/"),
-    ("vector", rf"^([^/_.][^/]*/)?deletion_vector_{_UUID}\.bin$"),
+    ("change", rf"^{CHANGES}/"),
+    ("vector", rf"^([^/_.][^/]*/)?deletion_vector_{UUID}\.bin$"),
 )
 _AT_ONCE: Final = 4096
 
@@ -123,24 +121,6 @@ def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
         np.concatenate([first.modified, second.modified]),
         np.concatenate([first.kinds, second.kinds]),
     )
-
-
-def inside_names(paths: pa.Array, root: str) -> pa.Array:
-    """Return decoded paths of a log, relative where they lead below the table's folder.
-
-    A log may name its own files by their full names too.
-    """
-    absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
-    if not pc.any(absolute).as_py():
-        return paths
-    inside = f"{store_of(root)}/"
-
-    def relative(path: str) -> str:
-        place = store_of(path)
-        return place[len(inside) :] if place.startswith(inside) else path
-
-    pairs = zip(paths.to_pylist(), absolute.to_pylist(), strict=True)
-    return pa.array([relative(path) if is_full else path for path, is_full in pairs], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,15 +264,8 @@ def plain_files(metadata: Metadata, root: str, files: Sequence[DataFile]) -> Fil
         for file in files
     ]
     table = pa.Table.from_pylist(rows, adds_schema(names)).combine_chunks()
-    return FileSet(
-        metadata,
-        root,
-        pa.array([file.path for file in files], pa.string()),
-        table.drop_columns(["path"]),
-        (LooseEntries(),),
-        np.zeros(len(files), dtype=np.int32),
-        np.arange(len(files), dtype=np.int64),
-    )
+    paths = table["path"].combine_chunks()
+    return FileSet.of_one(LooseEntries(), metadata, root, paths, table.drop_columns(["path"]))
 
 
 def _folders(paths: pa.Array) -> list[str]:

@@ -22,15 +22,14 @@ from delvec.delta.log.actions import (
     TYPES,
     JsonActions,
     Kind,
-    from_json,
+    from_json_of_all,
     read_state_change,
 )
 from delvec.delta.log.commits import read_log_files
-from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.paths import canonicalize_paths, inside_names
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Metadata
-from delvec.delta.traces.files import inside_names
 from delvec.errors import FormatError
 from delvec.vector import Descriptor
 
@@ -175,24 +174,16 @@ class _Builder:
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
     def take(self, commits: Sequence[LogFile], read: Sequence[JsonActions]) -> None:
-        """Take some commits, together: parsing one takes milliseconds, however small it is."""
+        """Take some commits, together; see `from_json_of_all`."""
         for commit, actions in zip(commits, read, strict=True):
             _, metadata = read_state_change(actions)
             if metadata is not None:
                 self._take_metadata(commit.first, metadata)
-        whole = JsonActions(read[0].uri, b"\n".join(each.data for each in read))
-        counts = [each.line_count for each in read]
-        versions = np.repeat([commit.first for commit in commits], counts)
+        numbers = np.array([commit.first for commit in commits], dtype=np.int64)
         for kind in _KINDS:
-            if b'"%s"' % kind.encode() not in whole.data:
-                continue
-            try:
-                found, lines = from_json(whole, kind, list(self._names))
-            except FormatError:
-                for each in read:  # for the error to name the right file
-                    from_json(each, kind, list(self._names))
-                raise
-            self._add(kind, self._own_values(kind, found, versions[lines]), versions[lines])
+            if any(b'"%s"' % kind.encode() in each.data for each in read):
+                found, at = from_json_of_all(read, kind, list(self._names))
+                self._add(kind, self._own_values(kind, found, numbers[at]), numbers[at])
 
     def _own_values(
         self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]
@@ -227,7 +218,7 @@ class _Builder:
         count, root = len(found), self._snapshot.table
         columns = {
             "path": inside_names(canonicalize_paths(fields["path"], root), root),
-            "version": pa.array(versions.astype(np.int64)),
+            "version": pa.array(versions),
             "kind": pa.repeat(str(kind), count),
             "time": fields.get("deletionTimestamp", pa.nulls(count, pa.int64())),
             "deletionVector": fields.get("deletionVector", pa.nulls(count, _VECTOR)),

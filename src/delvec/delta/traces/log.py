@@ -22,11 +22,17 @@ from numpy.typing import NDArray
 from delvec.delta.log.actions import STRING_MAP, JsonActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, plain
 from delvec.delta.log.file_set import FileSet, LooseEntries
-from delvec.delta.log.paths import LAST_CHECKPOINT, LOG, canonicalize_paths, latest_version
+from delvec.delta.log.paths import (
+    LAST_CHECKPOINT,
+    LOG,
+    canonicalize_paths,
+    inside_names,
+    latest_version,
+)
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics_columns import StatisticsSource, statistics_columns
-from delvec.delta.traces.files import StoredFiles, inside_names
+from delvec.delta.traces.files import StoredFiles
 from delvec.delta.traces.history import LogHistory
 from delvec.delta.traces.report import LogState, PlaceKind, Schedule, TracePlace
 from delvec.delta.traces.texts import (

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from delvec.delta.log.paths import UUID
 from delvec.delta.schema.partition_values import parse_partition_value, partition_column
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
@@ -48,7 +49,7 @@ _FIRST, _LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  
 # A shorter value counts next to the name of its column, or in what people write.
 _TELLING: Final = 4
 # Groups of UUIDs are no values, but for values that are UUIDs.
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID: Final = re.compile(UUID)
 # What writers put after the beginning of a string to make it an upper bound.
 _ENDS: Final = frozenset("\ufffd\U0010ffff\x7f")
 

@@ -27,12 +27,11 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions, from_json
 from delvec.delta.log.paths import CHANGES, LOG, NameRules
-from delvec.delta.log.segment import LogFile
+from delvec.delta.log.segment import LogFile, read_optional
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.vacuum.references import KeySet, commit_references, linked_keys
 from delvec.delta.vacuum.retention import Retention, commits_since, commits_until, read_commits
-from delvec.documents import parse_json
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage import FileInfo, Storage
 from delvec.storage.listed_files import FILES, file_columns
@@ -182,11 +181,7 @@ def removed_files(
 
 def vacuumed_until(storage: Storage) -> int | None:
     """Return the last version whose removed files the last vacuum deleted; None if unknown."""
-    try:
-        value = parse_json(storage.read(_INFO), "the mark of the last vacuum")
-    except (ObjectNotFoundError, ValueError):
-        return None
-    version = value.get(_VERSION) if isinstance(value, dict) else None
+    version = read_optional(storage, _INFO).get(_VERSION)
     return version if type(version) is int and version >= 0 else None
 
 

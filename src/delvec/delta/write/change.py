@@ -8,12 +8,13 @@ Memory grows with the files that change: their entries in the log, and the bitma
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.file_set import FileEntry, FileSet
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import commit_key
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Metadata, Property
@@ -215,12 +216,12 @@ class Base:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Base:
         """Return a snapshot as a base; reads its commit if that has an in-commit timestamp."""
-        storage, key, timestamp = snapshot.storage, commit_key(snapshot.version), 0
+        storage, key, info = snapshot.storage, commit_key(snapshot.version), dict[str, Any]()
         mark = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
         if snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
-            timestamp = _timestamp(JsonActions(storage.uri_of(key), storage.read(key)).others())
+            info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
         state = snapshot.protocol, snapshot.metadata
-        return cls(storage, snapshot.version, *state, mark, timestamp)
+        return cls(storage, snapshot.version, *state, mark, _timestamp(info))
 
     def after(self, winner: Winner) -> Base:
         """Return the next version, which another writer committed with the same metadata."""
@@ -234,13 +235,11 @@ class Base:
             self,
             version=winner.version,
             row_id_mark=max([self.row_id_mark, *marks]),
-            timestamp_ms=max(self.timestamp_ms, _timestamp(winner.others)),
+            timestamp_ms=max(self.timestamp_ms, _timestamp(winner.info)),
         )
 
 
-def _timestamp(actions: Iterable[dict[str, Any]]) -> int:
+def _timestamp(info: Mapping[str, Any]) -> int:
     """Return the in-commit timestamp of a commit; 0 if it has none."""
-    infos = (action["commitInfo"] for action in actions if action.get("commitInfo"))
-    info: dict[str, Any] = next(infos, {})
     value = info.get("inCommitTimestamp")
     return value if type(value) is int and 0 <= value <= LONG_MAX else 0

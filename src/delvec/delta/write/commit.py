@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
 from delvec.delta.log.segment import list_commits
 from delvec.delta.schema.metadata import Metadata
@@ -170,10 +171,10 @@ def _require_table(base: Base) -> None:
 def _is_ours(storage: Storage, version: int, txn_id: str) -> bool:
     try:
         key = commit_key(version)
-        actions = JsonActions(storage.uri_of(key), storage.read(key)).others()
+        info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
     except ObjectNotFoundError:
         return False
-    return any((action.get("commitInfo") or {}).get("txnId") == txn_id for action in actions)
+    return info.get("txnId") == txn_id
 
 
 def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:

@@ -48,6 +48,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.commits import read_added_files, read_log_file
 from delvec.delta.log.file_set import FileEntry, FileSet
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import Snapshot
@@ -141,7 +142,7 @@ class Winner:
     @cached_property
     def info(self) -> Mapping[str, Any]:
         """Its commitInfo; empty without one."""
-        return next((a["commitInfo"] for a in self.others if a.get("commitInfo")), {})
+        return read_commit_info(self.actions)
 
     @cached_property
     def adds(self) -> dict[str, Mapping[str, Any]]:
