@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
-from delvec.delta.log.commits import JsonAdds, batch_of
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import canonicalize_paths, inside_names
-from delvec.delta.log.replay import Batch, vector_ids
+from delvec.delta.log.replay import Batch, JsonAdds, batch_of, vector_ids
 from delvec.delta.log.snapshot import Snapshot
 from delvec.report.findings import Finding, Findings
 

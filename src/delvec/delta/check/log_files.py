@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
-from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import (
     LAST_CHECKPOINT,
@@ -26,7 +25,7 @@ from delvec.delta.log.paths import (
     commit_key,
     parse_name,
 )
-from delvec.delta.log.replay import vector_ids
+from delvec.delta.log.replay import read_log_file, vector_ids
 from delvec.delta.log.segment import (
     Checkpoint,
     LogListing,

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from delvec.delta.check.report import finding_of
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_added_files
 from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.replay import read_added_files
 from delvec.delta.log.snapshot import Snapshot
-from delvec.delta.read.file_reader import read_file
-from delvec.delta.read.scan import Scan
+from delvec.delta.read.scan import Scan, read_file
 from delvec.delta.read.vectors import load_vector
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk

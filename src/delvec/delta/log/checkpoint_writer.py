@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from delvec.delta.log.actions import REMOVE, STRING_MAP
 from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar_key
-from delvec.delta.log.commits import open_part
 from delvec.delta.log.paths import LAST_CHECKPOINT, SIDECARS, canonicalize_paths, checkpoint_key
+from delvec.delta.log.replay import open_part
 from delvec.delta.log.segment import Checkpoint, list_log, read_last_checkpoint
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, interval_ms, retention_ms

@@ -12,9 +12,16 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions, TableActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
-from delvec.delta.log.commits import JsonAdds, batch_of, open_part, read_log_files, replay_commits
 from delvec.delta.log.file_set import FileSet
-from delvec.delta.log.replay import not_superseded, tombstones
+from delvec.delta.log.replay import (
+    JsonAdds,
+    batch_of,
+    not_superseded,
+    open_part,
+    read_log_files,
+    replay_commits,
+    tombstones,
+)
 from delvec.delta.log.segment import LogFile, Segment, find_segment
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol

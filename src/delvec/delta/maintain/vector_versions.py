@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from delvec.delta.log.actions import JsonActions, read_state_change
-from delvec.delta.log.commits import read_log_files
+from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import list_commits, list_log, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property

@@ -27,10 +27,10 @@ from delvec.delta.log.actions import (
     conform_struct,
     from_json_of_all,
 )
-from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.file_set import FileSet, LooseEntries
 from delvec.delta.log.history import CommitTimes, commit_times, read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.read.vectors import LazyVectors, load_vectors

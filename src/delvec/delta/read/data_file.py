@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.conform import Conformer, find_field, has_field_ids
-from delvec.delta.read.row_group_bounds import leaf_count
+from delvec.delta.read.footer_statistics import leaf_count
 from delvec.delta.schema.types import MappingMode, StructType, arrow_type
 from delvec.errors import FormatError
 from delvec.parquet.readable import open_parquet, readable, wants_threads

@@ -31,7 +31,6 @@ from delvec.delta.skipping.statistics import prefix_length
 from delvec.delta.traces import files, rows
 from delvec.delta.traces.history import LogHistory, read_history
 from delvec.delta.traces.log import LogSearch, binary_places, definition, log_places, search_text
-from delvec.delta.traces.redaction import Redaction
 from delvec.delta.traces.report import (
     KINDS,
     PlaceKind,
@@ -41,7 +40,7 @@ from delvec.delta.traces.report import (
     schedule_of,
 )
 from delvec.delta.traces.texts import footer_texts
-from delvec.delta.traces.values import NamedValues, is_judged, is_plain, named_values
+from delvec.delta.traces.values import NamedValues, Redaction, is_judged, is_plain, named_values
 from delvec.report.hints import call, format_hint
 from delvec.report.rendering import Stopwatch
 from delvec.storage import Storage

@@ -25,8 +25,8 @@ from delvec.delta.log.actions import (
     from_json_of_all,
     read_state_change,
 )
-from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.paths import canonicalize_paths, inside_names
+from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Metadata

@@ -19,8 +19,7 @@ from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.conform import Conformer, find_field
 from delvec.delta.read.dropped_columns import read_schemas
-from delvec.delta.read.file_reader import read_file
-from delvec.delta.read.scan import POSITION_COLUMN, Scan
+from delvec.delta.read.scan import POSITION_COLUMN, Scan, read_file
 from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import find, resolve
@@ -29,8 +28,8 @@ from delvec.delta.skipping.filters import parse_filters
 from delvec.delta.skipping.predicate import Predicate, columns_of, to_arrow
 from delvec.delta.traces.files import Suspect
 from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
-from delvec.delta.traces.redaction import Redaction
 from delvec.delta.traces.report import Schedule, TracePlace
+from delvec.delta.traces.values import Redaction
 from delvec.errors import (
     DelvecError,
     FormatError,

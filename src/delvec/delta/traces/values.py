@@ -4,6 +4,11 @@ A log holds values of rows: the smallest and largest of each column in a file, p
 and conditions of past operations. Which of them belong to matching rows can be told where the
 condition compares a column by `=` or `IN`. Texts spell values in SQL, in JSON inside of JSON, in
 lines of CSV: what is found may be another value spelled alike; what is not found is not there.
+
+In a redacted report a digest stands for each value: SHA-256 of the table's id, a colon and the
+value as a string, its first 32 hexadecimal digits. Who knows the value can compare it. A value that
+can be guessed, such as a short number, can be found by trying: a digest is a pseudonym, not
+encryption.
 """
 
 from __future__ import annotations
@@ -12,11 +17,12 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
+from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -31,10 +37,12 @@ from delvec.delta.schema.partition_values import parse_partition_value, partitio
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
 from delvec.delta.skipping.predicate import And, Comparison, In, Or, Predicate, comparable
+from delvec.delta.traces.report import TracesReport
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
     from delvec.delta.traces.rows import Reading
+
 
 # No part of a longer word; letters of an escape before it are no part of it.
 _BEFORE: Final = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
@@ -52,6 +60,12 @@ _TELLING: Final = 4
 _UUID: Final = re.compile(UUID)
 # What writers put after the beginning of a string to make it an upper bound.
 _ENDS: Final = frozenset("\ufffd\U0010ffff\x7f")
+# Quoted identifiers stay; strings and numbers are values.
+_LITERAL: Final = re.compile(
+    r"(?P<name>`[^`]*`)|'(?P<single>(?:[^'\\]|\\.|'')*)'|\"(?P<double>(?:[^\"\\]|\\.|\"\")*)\""
+    r"|(?<![\w.])(?P<number>\d[\w.+]*)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -364,3 +378,46 @@ def _equalities(predicate: Predicate) -> Iterator[tuple[tuple[str, ...], tuple[o
             yield column, (value,)
         case In(column, values):
             yield column, values
+
+
+@dataclass
+class Redaction:
+    """Digests of values, and texts without these values."""
+
+    table_id: str | None
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def digest(self, value: object) -> str:
+        """Return what stands for a value."""
+        text = str(value)
+        found = sha256(f"{self.table_id}:{text}".encode(errors="replace")).hexdigest()[:32]
+        return self._digests.setdefault(text, f"sha256:{found}")
+
+    def sql(self, condition: str) -> str:
+        """Return a condition in SQL with digests for its literals."""
+
+        def shown(match: re.Match[str]) -> str:
+            if match["name"] is not None:
+                return match[0]
+            found = next(each for each in match.groups()[1:] if each is not None)
+            quote = match[0][0]
+            return self.digest(found.replace(quote * 2, quote) if quote in "'\"" else found)
+
+        return _LITERAL.sub(shown, condition)
+
+    def report(self, report: TracesReport, condition: Callable[[Redaction], str]) -> TracesReport:
+        """Return a report without the values of its condition, in the names of files neither."""
+        told = condition(self)
+        texts = {text: digest for text, digest in self._digests.items() if text}
+        forms = {form: texts[text] for text in texts for form in spelled(text)}
+        pattern = re.compile(begun(forms, whole=True)) if forms else None
+
+        def plain(text: str) -> str:
+            return pattern.sub(lambda match: forms[match[0]], text) if pattern else text
+
+        places = tuple(
+            replace(each, path=plain(each.path), detail=plain(each.detail))
+            for each in report.places
+        )
+        notes = tuple(note if plain(note) == note else plain(note) for note in report.notes)
+        return replace(report, condition=told, places=places, notes=notes)

@@ -27,8 +27,8 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from delvec.delta.log.checkpoint_reader import sidecar_key
-from delvec.delta.log.commits import open_part
 from delvec.delta.log.paths import LOG, SIDECARS, parse_name
+from delvec.delta.log.replay import open_part
 from delvec.delta.log.segment import LogListing, covering_files, list_log, read_last_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property

@@ -15,8 +15,8 @@ from typing import Final
 
 from delvec.calls import describe_value
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.history import in_commit_timestamp, read_commit_info
+from delvec.delta.log.replay import read_log_file
 from delvec.delta.log.segment import LogFile, list_commits
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import FOREVER_MS, Property, retention_ms

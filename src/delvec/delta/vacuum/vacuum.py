@@ -29,8 +29,8 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.commits import read_added_files, read_log_files
 from delvec.delta.log.paths import NameRules
+from delvec.delta.log.replay import read_added_files, read_log_files
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.vacuum import candidates, references

@@ -15,9 +15,9 @@ from typing import Final
 from uuid import uuid4
 
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
+from delvec.delta.log.replay import read_log_file
 from delvec.delta.log.segment import list_commits
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.write.change import Base, Change

@@ -46,10 +46,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_added_files, read_log_file
 from delvec.delta.log.file_set import FileEntry, FileSet
 from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.replay import read_added_files, read_log_file
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import require_row_count
