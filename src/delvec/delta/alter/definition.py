@@ -138,7 +138,6 @@ def set_properties(
 def unset_properties(
     state: TableState, names: Iterable[str], *, if_exists: bool = False
 ) -> TableState:
-    """Unset properties."""
     properties = dict(state.metadata.configuration)
     for name in names:
         known = PROPERTIES.get(name.lower())
@@ -185,7 +184,6 @@ def add_constraint(state: TableState, name: str, expression: str) -> TableState:
 
 
 def drop_constraint(state: TableState, name: str, *, if_exists: bool = False) -> TableState:
-    """Drop a CHECK constraint."""
     found = _found(state, name)
     if found is None and not if_exists:
         known = ", ".join(constraints(state.metadata))

@@ -117,7 +117,6 @@ class TableDescription:
     description: str | None
 
     def state(self) -> TableState:
-        """Return the state of a new table of this definition."""
         return new_table(**vars(self))
 
 

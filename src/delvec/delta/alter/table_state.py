@@ -47,20 +47,16 @@ class TableState:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        """Return the state of a version."""
         return cls(snapshot.protocol, snapshot.metadata)
 
     @property
     def schema(self) -> StructType:
-        """The columns of the table."""
         return self.metadata.schema
 
     def with_properties(self, properties: Mapping[str, str]) -> TableState:
-        """Replace all properties by these."""
         return replace(self, metadata=replace(self.metadata, configuration=dict(properties)))
 
     def with_schema(self, schema: StructType) -> TableState:
-        """Replace the schema."""
         written = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
         return replace(self, metadata=replace(self.metadata, schema_string=written))
 
@@ -88,7 +84,6 @@ class TableState:
 
 
 def needed_features(metadata: Metadata) -> frozenset[str]:
-    """Return the table features that the schema and the properties of a table need."""
     needed = {
         feature.name
         for feature in FEATURES.values()
@@ -127,7 +122,6 @@ def add_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
 
 
 def require_valid_schema(metadata: Metadata) -> None:
-    """Refuse a schema that Delta does not allow."""
     schema = metadata.schema
     if not schema.fields:
         raise InvalidArgumentError("the table has no columns", hint="give it at least one")
@@ -191,7 +185,6 @@ def _needed_by(field: Field) -> Iterator[str]:
 
 
 def _closure(names: Iterable[str]) -> frozenset[str]:
-    """Return features and those that they depend on."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

@@ -90,7 +90,6 @@ class ParquetActions:
 
     @property
     def line_count(self) -> int:
-        """How many actions there are."""
         return int(self._file.metadata.num_rows)
 
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
@@ -329,7 +328,6 @@ class AddForm:
 
     @cached_property
     def statistics(self) -> Mapping[StatisticPath, pa.DataType]:
-        """The columns of the statistics."""
         wanted: dict[StatisticPath, pa.DataType] = {
             ("numRecords",): pa.int64(),
             ("tightBounds",): pa.bool_(),
@@ -347,7 +345,6 @@ class AddForm:
 
     @property
     def type(self) -> pa.DataType:
-        """The Arrow type of an add."""
         fields = [field for field in TYPES["add"] if self.as_json or field.name != "stats"]
         if self.as_columns:
             fields.append(pa.field("stats_parsed", nested_type(self.statistics)))

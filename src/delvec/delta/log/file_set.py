@@ -56,7 +56,6 @@ class FileEntry:
 
     @property
     def descriptor(self) -> Descriptor | None:
-        """Where its vector is; None without one."""
         value = self.add.get("deletionVector")
         return None if value is None else Descriptor.from_json(value)
 
@@ -85,11 +84,9 @@ class LooseEntries:
     stats: pa.Array | None = None
 
     def json_statistics(self) -> pa.Array | None:
-        """Return the statistics, if there are any."""
         return self.stats
 
     def parsed_statistics(self, *_path: str) -> pa.Array | None:
-        """Return nothing: there is no checkpoint."""
         return None
 
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -99,7 +96,6 @@ class LooseEntries:
     def pieces(
         self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
     ) -> Iterator[pa.StructArray]:
-        """Fail, see `actions`."""
         raise AssertionError(f"no {kind} of {partition_names} {more} is written of them")
 
 
@@ -131,7 +127,6 @@ class FileSet:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of each file."""
         return self._numbers("size")
 
     @cached_property

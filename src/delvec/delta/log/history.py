@@ -51,7 +51,6 @@ What people look for comes first; what is empty outside of Databricks comes last
 
 
 def history(storage: Storage, limit: int | None = None) -> pa.Table:
-    """Return `history_rows` as a table."""
     return pa.Table.from_pylist(history_rows(storage, limit), SCHEMA)
 
 
@@ -184,7 +183,6 @@ class CommitTimes:
         return read_commit_info(JsonActions(self.uri_of(commit), data))
 
     def uri_of(self, commit: LogFile) -> str:
-        """Return the full name of a commit's file."""
         return self.snapshot.storage.uri_of(commit.key)
 
 

@@ -116,12 +116,10 @@ def version_prefix(version: int) -> str:
 
 
 def commit_key(version: int) -> str:
-    """Return the key of a commit's file."""
     return f"{LOG}/{version_prefix(version)}.json"
 
 
 def checksum_key(version: int) -> str:
-    """Return the key of a version's checksum file."""
     return f"{LOG}/{version_prefix(version)}.crc"
 
 

@@ -180,7 +180,6 @@ class JsonAdds:
         return pa.table(columns, schema=schema)
 
     def json_statistics(self) -> pa.Array | None:
-        """Return the statistics of the added files as JSON."""
         return pc.struct_field(self._adds, "stats")
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:  # noqa: ARG002
@@ -207,7 +206,6 @@ def read_log_files(storage: Storage, keys: Sequence[str]) -> list[JsonActions]:
 
 
 def read_log_file(storage: Storage, key: str) -> JsonActions:
-    """Read a JSON file of the log."""
     data = storage.read(key)
     if not data.strip():
         # Engines write a `commitInfo` into every commit. An empty one has lost its bytes, and the
@@ -223,7 +221,6 @@ def read_log_file(storage: Storage, key: str) -> JsonActions:
 
 
 def open_part(storage: Storage, key: str) -> JsonActions | ParquetActions:
-    """Open a file of a checkpoint."""
     return read_log_file(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
 
 

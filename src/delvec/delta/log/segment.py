@@ -102,7 +102,6 @@ def segment_of(storage: Storage, listing: LogListing, version: int | None = None
 
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:
-    """List the log from a version on."""
     listing = LogListing({}, {}, [], [])
     parts: dict[tuple[int, int], dict[int, str]] = {}
     for info in storage.list(paths.LOG, start_from=paths.version_prefix(start)):

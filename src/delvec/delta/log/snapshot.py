@@ -51,7 +51,6 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The number of the version."""
         return self.segment.version
 
     @property
@@ -115,7 +114,6 @@ class Snapshot:
 
     @cached_property
     def files(self) -> FileSet:
-        """The live files."""
         return replay_commits(self.metadata, self.table, *self._sources)[0]
 
     def all_entries(self) -> FileSet:

@@ -148,7 +148,6 @@ def _body(source: Snapshot, entry: FileEntry, *, has_row_ids: bool) -> dict[str,
 
 
 def _uri(root: str, path: str) -> str:
-    """Return the percent-encoded URI of a file of a table."""
     name = full_name(root, path)
     scheme, sign, rest = name.partition("://")
     return f"{scheme}://{quote(rest, safe=_PLAIN)}" if sign else f"file:{quote(name, safe=_PLAIN)}"

@@ -119,7 +119,6 @@ class _Footers:
     held: int = 0
 
     def read(self, files: Iterable[FileInfo]) -> list[pq.FileMetaData]:
-        """Return the footers of some files."""
         return gather(self._one, files)
 
     def _one(self, info: FileInfo) -> pq.FileMetaData:

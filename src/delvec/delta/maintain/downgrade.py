@@ -66,7 +66,6 @@ def drop_vectors(
     *,
     truncate_history: bool,
 ) -> DowngradeReport:
-    """Drop the table feature of deletion vectors."""
     checked, snapshot = CheckedOptions.of(**options), opened()
     require_writable(snapshot, "alter")
     downgrade = _Downgrade(opened, run, purge, options, truncate_history=truncate_history)
@@ -165,8 +164,6 @@ class _VectorsAgainError(ConflictError):
 
 @dataclass
 class _Downgrade:
-    """The steps of a downgrade, and what they did."""
-
     opened: Callable[[], Snapshot]
     run: Run
     purge: Prepare | None
@@ -180,7 +177,6 @@ class _Downgrade:
     _deleted: int = 0
 
     def execute(self, start: Snapshot) -> DowngradeReport:
-        """Take all steps that are left."""
         with committed_before(
             lambda: self.report(start, start.protocol) if self._commits else None
         ):
@@ -201,7 +197,6 @@ class _Downgrade:
             self._checkpoint(report.version)
 
     def report(self, start: Snapshot, after: Protocol, *, dry_run: bool = False) -> DowngradeReport:
-        """Return what was done."""
         return DowngradeReport(
             start.table,
             self._commits[-1][0] if self._commits else None,

@@ -241,7 +241,6 @@ class _Events:
     has_vector: list[NDArray[np.bool_]] = field(default_factory=list)
 
     def take(self, number: int, actions: JsonActions, root: str) -> None:
-        """Add those of one commit."""
         table = actions.columns(_SCHEMA)
         adds, removes = (
             table.column(name).combine_chunks().drop_null() for name in ("add", "remove")

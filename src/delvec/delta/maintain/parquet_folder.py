@@ -179,7 +179,6 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
-    """Return the columns of a file by its footer."""
     written = (footer.metadata or {}).get(_SPARK_SCHEMA)
     if written is not None:
         try:
@@ -431,7 +430,6 @@ def committed_keys(storage: Storage) -> frozenset[str] | None:
 
 
 def _keys(storage: Storage, batch: str) -> Iterator[str]:
-    """Yield the keys of the files of a batch."""
     uri, home = storage.uri_of(batch), f"{locate(storage.root).name}/"
     version, *lines = storage.read(batch).decode("utf-8", "replace").rstrip("\n").split("\n")
     if version != _VERSION:

@@ -127,8 +127,6 @@ def _with_marks(now: Metadata, then: Metadata) -> str:
 
 
 def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], Outcome]:
-    """Prepare the restoration of a version."""
-
     def prepare(attempt: Attempt) -> Outcome:
         newest = attempt.snapshot
         require_writable(newest, "restore")

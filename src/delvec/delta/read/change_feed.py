@@ -134,7 +134,6 @@ class PartBuilder:
 
     @property
     def table(self) -> pa.Table:
-        """All entries so far."""
         return pa.concat_tables(self._pieces).combine_chunks()
 
     def part(self) -> FeedPart:
@@ -388,6 +387,5 @@ class _Collector:
 
 
 def _keys(entries: pa.Table) -> pa.Array:
-    """Return the keys of files of several versions: version and path."""
     version = entries[COMMIT_VERSION].combine_chunks().cast(pa.string())
     return pc.binary_join_element_wise(version, entries["path"].combine_chunks(), "\0")

@@ -35,7 +35,6 @@ _CALENDAR_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.
 def open_data_file(
     storage: Storage, file: DataFile, schema: StructType, *, mapping_mode: MappingMode
 ) -> Iterator[ParquetData]:
-    """Open a data file to read some columns of it."""
     place, key = open_listed_file(storage, file.path)
     uri = place.uri_of(key)
     with place.open_input(key, file.size or None) as source:
@@ -62,7 +61,6 @@ class ParquetData:
     by_id: bool
 
     def check_vector(self, vector: Bitmap | None) -> None:
-        """Refuse a deletion vector of more rows than the file has."""
         rows = self.row_starts[-1]
         if vector is not None and vector.max is not None and vector.max >= rows:
             raise FormatError(

@@ -171,7 +171,6 @@ class Form:
 
 
 def form_of(kind: PrimitiveType, prefix: int) -> Form | None:
-    """Return the form of a type's bounds; None if it has none."""
     if kind.decimal:
         return Form(partial(decimal_of, scale=kind.decimal[1]), _same, _same)
     if kind.name == "string":  # compared as bytes, which is the order of strings in Spark

@@ -97,7 +97,6 @@ class Scan:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of all batches."""
         return pa.schema([*map(arrow_field, self.fields), *self.added_fields])
 
     @property

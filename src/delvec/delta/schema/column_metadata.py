@@ -42,7 +42,6 @@ class Identity:
 
     @classmethod
     def of(cls, field: Field) -> Identity:
-        """Read the definition of an identity column."""
         start, step = field.metadata.get(_START), field.metadata.get(_STEP)
         if not isinstance(start, int) or not isinstance(step, int) or not step:
             raise FormatError(
@@ -55,7 +54,6 @@ class Identity:
 
     @property
     def next_value(self) -> int:
-        """The value of the next row."""
         mark = self.high_water_mark
         return self.start if mark is None else self._on_grid(mark) + self.step
 
@@ -90,14 +88,12 @@ class Identity:
 
 
 def identity_fields(schema: StructType) -> tuple[Field, ...]:
-    """Return the identity columns of a table."""
     return tuple(
         field for field in schema.fields if any(key.startswith(IDENTITY) for key in field.metadata)
     )
 
 
 def with_mark(field: Field, mark: int | None) -> Field:
-    """Return an identity column with another high water mark."""
     if mark is None or field.metadata.get(_MARK) == mark:
         return field
     return replace(field, metadata={**field.metadata, _MARK: mark})

@@ -339,7 +339,6 @@ def _leaf(
 
 
 def values_of(predicate: Comparison | In | StartsWith) -> tuple[object, ...]:
-    """Return the values that a column is compared with."""
     match predicate:
         case Comparison(_, _, value):
             return (value,)

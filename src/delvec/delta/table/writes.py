@@ -230,7 +230,6 @@ class TableWrites(TableHandle):
         return run_with(self, wanted, "DELETE", prepare, options)
 
     def _rows(self, call: str, rows: Rows) -> DataFrame:
-        """Return rows to be written as a Spark DataFrame."""
         from delvec.spark.input.rows import read_rows  # noqa: PLC0415
 
         return read_rows(self._session(f"{call}()"), rows, call)

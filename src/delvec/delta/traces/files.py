@@ -65,23 +65,19 @@ class StoredFiles:
         return len(self.paths)
 
     def of(self, kind: FileKind) -> StoredFiles:
-        """Return the files of a kind."""
         return self.select(self.are(kind))
 
     def are(self, *kinds: FileKind) -> NDArray[np.bool_]:
-        """Return which files are of some kinds."""
         names = [name for name, _ in _KINDS] + ["data"]
         return np.isin(self.kinds, [names.index(each) for each in kinds])
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> StoredFiles:
-        """Return the files of a mask, or of row numbers."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         return StoredFiles(
             self.paths.take(pa.array(rows)), self.sizes[rows], self.modified[rows], self.kinds[rows]
         )
 
     def entries(self) -> Iterator[tuple[str, int, int]]:
-        """Yield path, size and modification time of each file."""
         return zip(self.paths.to_pylist(), self.sizes.tolist(), self.modified.tolist(), strict=True)
 
 
@@ -114,7 +110,6 @@ def behind_links(storage: Storage, stored: StoredFiles, names: pa.Array) -> Stor
 
 
 def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
-    """Return the files of both."""
     return StoredFiles(
         pa.concat_arrays([first.paths, second.paths]),
         np.concatenate([first.sizes, second.sizes]),

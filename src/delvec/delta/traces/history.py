@@ -118,7 +118,6 @@ class LogHistory:
         return next((each for each in self.epochs if each.first <= version), self.epochs[-1])
 
     def facts(self, actions: Sequence[dict[str, Any]], *, is_live: bool) -> FileFacts:
-        """Return the facts of one data file, by its actions."""
         adds = [each for each in actions if each["kind"] == "add"]
         removes = [each for each in actions if each["kind"] == "remove"]
         first = max(min((each["version"] for each in adds), default=0), self.oldest)
@@ -134,7 +133,6 @@ class LogHistory:
 
 
 def read_history(snapshot: Snapshot) -> LogHistory:
-    """Read all commits up to a version."""
     storage = snapshot.storage
     oldest = oldest_version(storage)
     commits = [each for each in list_commits(storage) if each.last <= snapshot.version]
@@ -227,7 +225,6 @@ class _Builder:
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
     def history(self, oldest: int) -> LogHistory:
-        """Return all that was taken."""
         # Commits before the oldest version that can be read may be there too.
         epochs = sorted(self._epochs, key=lambda epoch: -epoch.first)
         if not epochs:

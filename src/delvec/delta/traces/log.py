@@ -100,7 +100,6 @@ class LogSearch:
                     yield path, what
 
     def is_in(self, actions: Iterable[Mapping[str, Any]]) -> bool:
-        """Return whether one of some actions has a value in a text."""
         return any(True for _ in self.texts(actions))
 
     def _mention(self, key: str) -> Mention | None:

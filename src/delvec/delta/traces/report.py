@@ -253,7 +253,6 @@ class Schedule:
     def of(
         self, kind: PlaceKind, modified_ms: int, removed_ms: int | None = None
     ) -> tuple[Step, ...]:
-        """Return the steps for matching rows of a file."""
         if kind == "live":
             return self.live()
         if kind in ("deleted", "dropped"):
@@ -266,12 +265,10 @@ class Schedule:
         return (self._vacuum(since),)
 
     def live(self) -> tuple[Step, ...]:
-        """Return the steps for rows that are still live."""
         purge = (Step(call("purge")),) if self.writes_vectors else ()
         return (Step(call("delete")), *purge, self._vacuum(self.now_ms))
 
     def deleted(self) -> tuple[Step, ...]:
-        """Return the steps for rows that a vector deletes."""
         return (Step(call("purge")), self._vacuum(self.now_ms))
 
     def footer(self, kind: PlaceKind, modified_ms: int, *, is_defined: bool) -> tuple[Step, ...]:
@@ -282,7 +279,6 @@ class Schedule:
         return (*first, Step(_REWRITE), self._vacuum(self.now_ms))
 
     def log(self, version: int | None, state: LogState) -> tuple[Step, ...]:
-        """Return the steps for a file of the log."""
         expired = 0
         if state.removed_ms is not None and self.files_ms is not None:
             expired = state.removed_ms + self.files_ms

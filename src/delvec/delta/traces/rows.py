@@ -120,15 +120,12 @@ class TupleCondition:
 
     @property
     def text(self) -> str:
-        """The tuples as Python writes them."""
         return repr(self.filters)
 
     def redacted(self, redaction: Redaction) -> str:
-        """Return the tuples with digests for their values."""
         return repr(_redacted(self.filters, redaction))
 
     def reading(self, metadata: Metadata) -> Reading:
-        """Read the tuples by the columns of the table."""
         schema = metadata.schema
         predicate = parse_filters(self.filters, schema)
         if to_arrow(predicate, schema) is None:
@@ -140,7 +137,6 @@ class TupleCondition:
     def search(
         self, snapshot: Snapshot, reading: Reading, files: Sequence[DataFile]
     ) -> Iterator[tuple[int, Bitmap | str]]:
-        """Read the files in threads; yield those in which something was found."""
         metadata = reading.metadata
         how = (reading.predicate, metadata.mapping_mode, self.time_zone)
         scan = Scan(metadata.schema, metadata.partition_columns, (), *how, with_position=True)

@@ -101,7 +101,6 @@ class NamedValues:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the column."""
         return arrow_type(self.kind)
 
     def _shortest(self, value: str, most: int | None = None) -> int:
@@ -388,7 +387,6 @@ class Redaction:
     _digests: dict[str, str] = field(default_factory=dict)
 
     def digest(self, value: object) -> str:
-        """Return what stands for a value."""
         text = str(value)
         found = sha256(f"{self.table_id}:{text}".encode(errors="replace")).hexdigest()[:32]
         return self._digests.setdefault(text, f"sha256:{found}")

@@ -67,7 +67,6 @@ class Candidates:
 
     @property
     def bytes(self) -> int:
-        """The size of the files to delete."""
         return int(pc.sum(self.files["bytes"], min_count=0).as_py())
 
 
@@ -186,7 +185,6 @@ def vacuumed_until(storage: Storage) -> int | None:
 
 
 def write_vacuumed_until(storage: Storage, version: int) -> None:
-    """Record the last version whose removed files a vacuum has deleted."""
     storage.write(_INFO, json.dumps({_VERSION: version}, separators=(",", ":")).encode())
 
 

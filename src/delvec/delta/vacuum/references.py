@@ -126,7 +126,6 @@ class KeySet:
         return len(self._hashes)
 
     def contains(self, keys: Sequence[str]) -> NDArray[np.bool_]:
-        """Return for each key whether it is in the set."""
         if not len(self._hashes):
             return np.zeros(len(keys), dtype=np.bool_)
         wanted = np.fromiter(map(self._hash, keys), dtype=np.int64, count=len(keys))

@@ -39,7 +39,6 @@ class Retention:
 
     @property
     def length_ms(self) -> int:
-        """The retention that holds."""
         return self.table_ms if self.given_ms is None else self.given_ms
 
     @property

@@ -331,7 +331,6 @@ class _Run:
     def report(
         self, done: Deletion | None = None, folders: int = 0, version: int | None = None
     ) -> VacuumReport:
-        """Return what was done, or in a dry run what would be."""
         done = done or Deletion()
         before = datetime.fromtimestamp(self.retention.before_ms / 1000, tz=timezone.utc)
         return VacuumReport(

@@ -175,12 +175,10 @@ class Change:
 
     @property
     def moved_to(self) -> tuple[FileEntry, ...]:
-        """The new files of rewrites."""
         return tuple(each.added for each in self.rewrites if each.added is not None)
 
     @property
     def gone_files(self) -> tuple[FileEntry, ...]:
-        """All files that it removes."""
         return (*self.removed, *(file for each in self.rewrites for file in each.files))
 
     @property

@@ -86,7 +86,6 @@ class Committed:
 
 
 def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committed:
-    """Commit a change as the next version."""
     txn_id, read_version = str(uuid4()), base.version
     written = {file.path for file in change.moved_to}
     attempts, reconciled = 0, 0

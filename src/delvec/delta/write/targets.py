@@ -31,7 +31,6 @@ class Targets:
 
     @property
     def figures(self) -> dict[str, int]:
-        """Their counts for a report."""
         return {
             "files_scanned": len(self.open),
             "files_pruned": self.total - len(self.whole) - len(self.open),
@@ -65,7 +64,6 @@ class Partitions:
     def of(
         cls, metadata: Metadata, time_zone: str, entries: Iterable[Mapping[str, str | None]]
     ) -> Partitions:
-        """Return the partitions of files, by the partition values of their log entries."""
         fields = metadata.partition_fields
         parsed = (
             tuple(
@@ -77,7 +75,6 @@ class Partitions:
         return cls(metadata, time_zone, {_key(values): values for values in parsed})
 
     def files(self, files: FileSet) -> NDArray[np.int64]:
-        """Return the indexes of the files that belong to these partitions."""
         columns = [
             partition_column(
                 files.partition_strings(field.physical_name), field.type, self.time_zone

@@ -62,7 +62,6 @@ class Attempt:
 
     @property
     def storage(self) -> Storage:
-        """The table."""
         return self.snapshot.storage
 
     def depend_on(self, reads: Iterable[SourceRead]) -> None:
@@ -264,18 +263,15 @@ class NoEngine:
     """No engine: enough for operations that commit metadata only."""
 
     def session(self, operation: str) -> SparkSession:
-        """Raise: only Spark reads and writes rows."""
         raise InvalidArgumentError(
             f"{operation} needs a Spark session, and this table was opened without one",
             hint="pass a session to for_path",
         )
 
     def translate_errors(self, table: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Do nothing: no engine can fail."""
         return nullcontext()
 
     def described(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Do nothing: there are no jobs."""
         return nullcontext()
 
 
@@ -317,7 +313,6 @@ class CheckedOptions:
         txn_app_id: str | None = None,
         txn_version: int | None = None,
     ) -> CheckedOptions:
-        """Check the keywords of a call."""
         if (txn_app_id is None) != (txn_version is None):
             raise InvalidArgumentError(
                 "txn_app_id and txn_version go together",
