@@ -51,17 +51,13 @@ def require_empty_location(storage: Storage, metadata: Metadata) -> None:
         hint=format_hint(
             "delete them if they are what a killed write left; else choose another folder, or make"
             " them a table: {}",
-            _conversion(storage.root),
+            Wording(
+                f"DeltaTable.convert_to_delta(None, {storage.root!r})",
+                f"`delvec convert-to-delta {shell_word(storage.root, is_path=True)}`",
+            ),
         )
         if is_parquet
         else "choose another folder, or move these files",
-    )
-
-
-def _conversion(root: str) -> Wording:
-    return Wording(
-        f"DeltaTable.convert_to_delta(None, {root!r})",
-        f"`delvec convert-to-delta {shell_word(root, is_path=True)}`",
     )
 
 

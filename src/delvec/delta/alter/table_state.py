@@ -107,18 +107,28 @@ def add_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
     Protocol(min_reader_version=1, min_writer_version=3, ...
     """
     features = protocol.supported | _closure(names)
-    if features == protocol.supported:
-        return protocol
-    readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}
-    readers |= protocol.reader_features
+    return protocol if features == protocol.supported else lowest_protocol(features, protocol)
+
+
+def lowest_protocol(features: Iterable[str], at_least: Protocol | None = None) -> Protocol:
+    """Return the lowest protocol that supports exactly some features, as delta-spark chooses it.
+
+    >>> lowest_protocol(["appendOnly", "invariants"])  # doctest: +ELLIPSIS
+    Protocol(min_reader_version=1, min_writer_version=2, ...
+    >>> lowest_protocol(["columnMapping", "rowTracking"]).min_reader_version
+    2
+    """
+    wanted, at_least = frozenset(features), at_least or Protocol(1, 1)
+    readers = {name for name in wanted if name in FEATURES and FEATURES[name].for_readers}
+    readers |= at_least.reader_features
     lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
-    reader = max(lowest, protocol.min_reader_version)
-    if protocol.min_writer_version < WRITERS_WITH_FEATURES and reader < READERS_WITH_FEATURES:
-        for writer in range(protocol.min_writer_version, WRITERS_WITH_FEATURES):
-            if implied_by(reader, writer) == features:
+    reader = max(lowest, at_least.min_reader_version)
+    if reader < READERS_WITH_FEATURES:
+        for writer in range(at_least.min_writer_version, WRITERS_WITH_FEATURES):
+            if implied_by(reader, writer) == wanted:
                 return Protocol(reader, writer)
     named = frozenset(readers) if reader >= READERS_WITH_FEATURES else frozenset()
-    return Protocol(reader, WRITERS_WITH_FEATURES, named, features)
+    return Protocol(reader, WRITERS_WITH_FEATURES, named, wanted)
 
 
 def require_valid_schema(metadata: Metadata) -> None:

@@ -236,17 +236,12 @@ def _damaged(storage: Storage, files: LogFiles) -> Iterator[Finding]:
     """Yield the commits since the newest checkpoint that cannot be read."""
     listing = files.listing
     start = max((each.version for each in listing.checkpoints), default=-1)
-    keys = map(commit_key, sorted(each for each in listing.commits if each > start))
-    yield from filter(None, (_damage(storage, key) for key in keys))
-
-
-def _damage(storage: Storage, key: str) -> Finding | None:
-    try:
-        for _ in read_log_file(storage, key).all_actions():
-            pass
-    except LOG_DAMAGE as error:
-        return log_damage(error)
-    return None
+    for version in sorted(each for each in listing.commits if each > start):
+        try:
+            for _ in read_log_file(storage, commit_key(version)).all_actions():
+                pass
+        except LOG_DAMAGE as error:  # noqa: PERF203 - each is a read
+            yield log_damage(error)
 
 
 def _holes(listing: LogListing) -> Iterator[Finding]:
@@ -306,7 +301,8 @@ def _other_state(snapshot: Snapshot, files: FileSet, value: dict[str, Any]) -> I
             metadata = Metadata.from_json(value["metadata"])
             if _definition(metadata) != _definition(snapshot.metadata):
                 yield "it has another schema or other properties"
-        if isinstance(value.get("allFiles"), list) and _listed(snapshot, value) != _live(files):
+        live = zip(files.paths.to_pylist(), vector_ids(files.vectors).to_pylist(), strict=True)
+        if isinstance(value.get("allFiles"), list) and _listed(snapshot, value) != set(live):
             yield "it lists other files"
     except (FormatError, AttributeError, KeyError, TypeError, pa.ArrowException) as error:
         yield f"its protocol, metadata or files cannot be read ({error})"
@@ -319,8 +315,3 @@ def _listed(snapshot: Snapshot, value: dict[str, Any]) -> set[tuple[str, str | N
     vectors = [body.get("deletionVector") for body in bodies]
     ids = [each and Descriptor.from_json(each).unique_id for each in vectors]
     return set(zip(paths.to_pylist(), ids, strict=True))
-
-
-def _live(files: FileSet) -> set[tuple[str, str | None]]:
-    ids = vector_ids(files.vectors).to_pylist()
-    return set(zip(files.paths.to_pylist(), ids, strict=True))

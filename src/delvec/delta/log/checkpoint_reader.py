@@ -22,7 +22,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from delvec.delta.log.actions import STRING_MAP, TYPES, VECTOR, Kind, adds_schema, conform_struct
+from delvec.delta.log.actions import (
+    STRING_MAP,
+    TYPES,
+    VECTOR,
+    JsonActions,
+    Kind,
+    adds_schema,
+    conform_struct,
+)
 from delvec.delta.log.paths import SIDECARS, one_array
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import partition_column
@@ -65,6 +73,13 @@ def sidecar_key(path: str, manifest: str) -> str:
     if name in ("", ".", ".."):
         raise FormatError("a sidecar of a checkpoint has no name", path=manifest, found=repr(path))
     return f"{SIDECARS}/{name}"
+
+
+def sidecar_keys(part: JsonActions | ParquetActions) -> list[str]:
+    """Return the keys of the sidecars that a file of a checkpoint names."""
+    entries = (action.get("sidecar") for action in part.others())
+    paths = [each["path"] for each in entries if isinstance(each, dict) and each.get("path")]
+    return [sidecar_key(path, part.uri) for path in paths]
 
 
 class ParquetActions:

@@ -160,7 +160,9 @@ def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
     vector, tight = files.vectors, files.statistic(("tightBounds",), pa.bool_())
     columns: dict[str, Any] = {
         "path": files.paths,
-        "partition_values": _partition_values(files),
+        "partition_values": partition_maps(
+            files, [f.name for f in files.metadata.partition_fields]
+        ),
         "size": pa.array(files.sizes),
         "modified": pa.array(files.modification_times).cast(pa.timestamp("ms", "UTC")),
         "row_count": files.row_counts,
@@ -174,14 +176,13 @@ def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
     return pa.table(columns)
 
 
-def _partition_values(files: FileSet) -> pa.Array:
-    """Return the partition values of the log under their logical names."""
+def partition_maps(files: FileSet, names: Sequence[str]) -> pa.MapArray:
+    """Return the partition values of the log, under some names of their columns."""
     fields = files.metadata.partition_fields
-    names = pa.array([field.name for field in fields] * len(files), pa.string())
     rows = zip(*(files.partition_strings(f.physical_name).to_pylist() for f in fields), strict=True)
     texts = pa.array([text for row in rows for text in row], pa.string())
     offsets = pa.array([row * len(fields) for row in range(len(files) + 1)], pa.int32())
-    return pa.MapArray.from_arrays(offsets, names, texts)
+    return pa.MapArray.from_arrays(offsets, pa.array([*names] * len(files), pa.string()), texts)
 
 
 def _statistics(files: FileSet) -> pa.StructArray:

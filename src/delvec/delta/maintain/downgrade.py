@@ -28,6 +28,7 @@ from urllib.parse import quote
 
 from delvec.delta.alter.definition import unset_properties
 from delvec.delta.alter.operations import alter
+from delvec.delta.alter.table_state import lowest_protocol
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.maintain import vector_versions
@@ -334,7 +335,7 @@ class _Downgrade:
             features -= set() if vector_versions.is_protected(snapshot) else {PROTECTION}
         elif last is not None or uses_vectors(snapshot):
             features.add(PROTECTION)
-        return vector_versions.lowest_protocol(features)
+        return lowest_protocol(features)
 
     def _empty_commit(self) -> None:
         change = Change(Operation("Empty Commit"))

@@ -105,7 +105,13 @@ def inspect(
         live_rows=live,
         vectors=replace(_vectors(files, past.times_ms, now), rows=deleted),
         most_deleted=ranking.ranked_files(columns),
-        partitions=ranking.ranked_partitions(columns, _partition_keys(files)),
+        partitions=ranking.ranked_partitions(
+            columns,
+            {
+                each.name: files.partition_strings(each.physical_name)
+                for each in files.metadata.partition_fields
+            },
+        ),
         sizes=ranking.size_classes(files.sizes),
         small_files=_small_files(files),
         log=_log(snapshot, times),
@@ -362,13 +368,6 @@ def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> figure
         newest_ms=int(known.max()) if len(known) else None,
         ages=ranking.ages(times_ms, now_ms),
     )
-
-
-def _partition_keys(files: FileSet) -> dict[str, Any]:
-    return {
-        field.name: files.partition_strings(field.physical_name)
-        for field in files.metadata.partition_fields
-    }
 
 
 def _small_files(files: FileSet) -> figures.SmallFiles:

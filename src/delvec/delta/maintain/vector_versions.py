@@ -6,7 +6,6 @@ put since the last vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from delvec.delta.log.actions import JsonActions, read_state_change
@@ -14,13 +13,6 @@ from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import list_commits, list_log, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property
-from delvec.delta.schema.protocol import (
-    FEATURES,
-    READERS_WITH_FEATURES,
-    WRITERS_WITH_FEATURES,
-    Protocol,
-    implied_by,
-)
 from delvec.delta.vacuum.references import references
 from delvec.delta.vacuum.retention import property_ms, retention_of
 from delvec.documents import whole_number
@@ -54,28 +46,6 @@ def last_with_vectors(snapshot: Snapshot) -> int | None:
                 return commit.last
     oldest = oldest_version(storage)
     return oldest if oldest > 0 and uses_vectors(open_snapshot(storage, oldest)) else None
-
-
-def lowest_protocol(features: Iterable[str]) -> Protocol:
-    """Return the lowest protocol that supports exactly some features, as delta-spark chooses it.
-
-    >>> lowest_protocol(["appendOnly", "invariants"])  # doctest: +ELLIPSIS
-    Protocol(min_reader_version=1, min_writer_version=2, ...
-    >>> lowest_protocol(["columnMapping", "rowTracking"]).min_reader_version
-    2
-    """
-    wanted = frozenset(features)
-    versions = [(1, 1)]
-    for name in wanted:
-        known = FEATURES.get(name)
-        reader = READERS_WITH_FEATURES if known is None or known.for_readers else 1
-        versions.append((known and known.versions) or (reader, WRITERS_WITH_FEATURES))
-    reader, writer = (max(column) for column in zip(*versions, strict=True))
-    if writer < WRITERS_WITH_FEATURES and implied_by(reader, writer) == wanted:
-        return Protocol(reader, writer)
-    for_readers = {name for name in wanted if name not in FEATURES or FEATURES[name].for_readers}
-    listed = frozenset(for_readers) if reader >= READERS_WITH_FEATURES else frozenset[str]()
-    return Protocol(reader, WRITERS_WITH_FEATURES, listed, wanted)
 
 
 def vector_files(snapshot: Snapshot) -> list[str]:

@@ -6,7 +6,7 @@ with the live files of the oldest version that can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -28,7 +28,7 @@ from delvec.delta.log.actions import (
 from delvec.delta.log.paths import canonicalize_paths, inside_names
 from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
-from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.log.snapshot import Snapshot, open_snapshot, partition_maps
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError
 from delvec.vector import Descriptor
@@ -167,7 +167,7 @@ class _Builder:
             "kind": pa.repeat("add", len(files)),
             "time": pa.nulls(len(files), pa.int64()),
             "deletionVector": files.vectors.cast(_VECTOR),
-            "partitionValues": _as_map(oldest),
+            "partitionValues": partition_maps(files, oldest.partition_names),
         }
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
@@ -235,11 +235,3 @@ class _Builder:
             )
         actions = pa.concat_tables(self._pieces).combine_chunks()
         return LogHistory(self._snapshot, oldest, tuple(epochs), actions)
-
-
-def _as_map(snapshot: Snapshot) -> pa.MapArray:
-    """Return the partition values of live files by physical name."""
-    files, names = snapshot.files, snapshot.partition_names
-    columns: Iterable[list[Any]] = [files.partition_strings(each).to_pylist() for each in names]
-    rows = zip(*columns, strict=True) if names else ((),) * len(files)
-    return pa.array([list(zip(names, row, strict=True)) for row in rows], STRING_MAP)

@@ -104,9 +104,13 @@ def without_recent(snapshot: Snapshot, found: Candidates, retention: Retention) 
     )
     if not len(paths) or not (is_longer or has_changes):
         return found
-    recent = KeySet(
-        _recent_keys(snapshot, retention.before_ms), folds=folds_names(snapshot.storage)
+    since = retention.before_ms
+    named = (
+        each.keys
+        for actions in read_commits(snapshot.storage, commits_since(snapshot, since))
+        for each in commit_references(actions, snapshot.table, since)
     )
+    recent = KeySet(named, folds=folds_names(snapshot.storage))
     is_recent = np.concatenate([recent.contains(chunk.to_pylist()) for chunk in paths.chunks])
     if not is_recent.any():
         return found
@@ -355,10 +359,3 @@ def _covered_until(snapshot: Snapshot, found: Candidates, before_ms: int) -> int
     known = vacuumed_until(snapshot.storage)
     last = expired[-1].last if expired else -1
     return last if last > (-1 if known is None else known) else None
-
-
-def _recent_keys(snapshot: Snapshot, since_ms: int) -> Iterator[pa.Array]:
-    commits = commits_since(snapshot, since_ms)
-    for actions in read_commits(snapshot.storage, commits):
-        for each in commit_references(actions, snapshot.table, since_ms):
-            yield each.keys

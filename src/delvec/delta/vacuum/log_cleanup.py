@@ -21,12 +21,12 @@ https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protectio
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from delvec.delta.log.checkpoint_reader import sidecar_key
+from delvec.delta.log.checkpoint_reader import sidecar_keys
 from delvec.delta.log.paths import LOG, SIDECARS, parse_name
 from delvec.delta.log.replay import open_part
 from delvec.delta.log.segment import LogListing, covering_files, list_log, read_last_checkpoint
@@ -209,15 +209,8 @@ def _unused_sidecars(
     if not old:
         return [], ()
     try:
-        named = gather(lambda key: set(_sidecars_of(storage, key)), checkpoints)
+        named = gather(lambda key: set(sidecar_keys(open_part(storage, key))), checkpoints)
     except DelvecError as error:
         return [], (f"sidecars were left, since a checkpoint cannot be read: {error.describe()}",)
     used = set().union(*named)
     return [info for info in old if info.key not in used], ()
-
-
-def _sidecars_of(storage: Storage, key: str) -> Iterable[str]:
-    part = open_part(storage, key)
-    for action in part.others():
-        if isinstance(entry := action.get("sidecar"), dict) and entry.get("path"):
-            yield sidecar_key(entry["path"], part.uri)

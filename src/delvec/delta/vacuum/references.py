@@ -118,7 +118,9 @@ class KeySet:
     """
 
     def __init__(self, arrays: Iterable[pa.Array], *, folds: bool = False) -> None:
-        self._hash: Callable[[str], int] = _folded_hash if folds else hash
+        self._hash: Callable[[str], int] = hash
+        if folds:
+            self._hash = lambda key: hash(folded(key))
         hashes = [_hashes(array, self._hash) for array in arrays]
         self._hashes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *hashes]))
 
@@ -175,10 +177,6 @@ def _linked(root: str, folder: str) -> tuple[str | None, dict[str, str | None]] 
     """Return the real key of a folder, and the links in it; None if it is an ordinary one."""
     found = folder_key(root, f"{root}/{folder}"), linked_files(root, folder)
     return None if found == (folder, {}) else found
-
-
-def _folded_hash(key: str) -> int:
-    return hash(folded(key))
 
 
 def _hashes(keys: pa.Array, hash_of: Callable[[str], int]) -> NDArray[np.int64]:
