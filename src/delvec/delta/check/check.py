@@ -24,6 +24,7 @@ from delvec.delta.check.statistics import check_statistics
 from delvec.delta.check.vectors import check_vector_entries, check_vectors
 from delvec.delta.log.checkpoint_writer import write_checkpoint, write_hint
 from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.segment import LogListing, list_log
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import Attempt, Outcome
@@ -70,7 +71,7 @@ def check(
     if found.reopened is not None:
         write_checkpoint(open_snapshot(storage))
     elif found.hint:
-        checkpoints = log_files.list_log_files(storage).listing.checkpoints
+        checkpoints = list_log(storage).checkpoints
         write_hint(storage, max(checkpoints, key=lambda each: each.version))
     again = check_table(storage, sample, on_progress).report
     return replace(again, repairs=planned, is_repaired=True, repaired_version=version)
@@ -87,7 +88,7 @@ def check_table(
     counts: dict[str, Any] = {}
     hint = False
     with steps.watch.phase("log"):
-        log = log_files.list_log_files(storage)
+        log = list_log(storage)
         snapshot, files, reopened = _opened(storage, log, findings)
         log_files.check_log_files(storage, log, findings)
     if snapshot is not None:
@@ -99,8 +100,7 @@ def check_table(
         stale, more = _check_files(snapshot, files, sample, steps)
         counts |= more
         with steps.step("plan"):
-            listing = log.listing
-            hint = bool(listing.checkpoints) and log_files.wrong_hint(storage, listing) is not None
+            hint = bool(log.checkpoints) and log_files.wrong_hint(storage, log) is not None
             planned = plan_repairs(snapshot, stale).repairs
     if reopened is not None:
         text = (
@@ -119,7 +119,7 @@ def check_table(
 
 
 def _opened(
-    storage: Storage, log: log_files.LogFiles, findings: Findings
+    storage: Storage, log: LogListing, findings: Findings
 ) -> tuple[Snapshot | None, FileSet | None, log_files.Reopened | None]:
     """Return the newest version and its entries; where checkpoints are damaged, by the commits."""
     snapshot = log_files.open_newest(storage, log, findings)
@@ -164,7 +164,7 @@ def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
     )
 
 
-def _check_log(snapshot: Snapshot, files: FileSet, log: log_files.LogFiles, steps: _Steps) -> int:
+def _check_log(snapshot: Snapshot, files: FileSet, log: LogListing, steps: _Steps) -> int:
     """Check what the log alone tells; return how many checkpoints were compared."""
     findings, compared = steps.findings, 0
     with steps.step("protocol"):

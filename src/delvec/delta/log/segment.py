@@ -22,6 +22,7 @@ class LogFile:
     last: int
     key: str
     modified_ms: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,13 @@ class Segment:
 
 @dataclass(slots=True)
 class LogListing:
-    """The files of a log by kind and first version; a checkpoint that lacks a part is ignored.
-
-    `beyond` are keys of files named after a number that is no version: versions are longs.
-    """
+    """The files of a log by kind and first version."""
 
     commits: dict[int, LogFile]
     compacted: dict[int, list[LogFile]]
     checkpoints: list[Checkpoint]
-    beyond: list[str]
+    beyond: list[str]  # files named after a number that is no version: versions are longs
+    incomplete: list[str]  # files of checkpoints that are not whole, which readers ignore
 
 
 def find_segment(storage: Storage, version: int | None = None) -> Segment:
@@ -102,7 +101,7 @@ def segment_of(storage: Storage, listing: LogListing, version: int | None = None
 
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:
-    listing = LogListing({}, {}, [], [])
+    listing = LogListing({}, {}, [], [], [])
     parts: dict[tuple[int, int], dict[int, str]] = {}
     for info in storage.list(paths.LOG, start_from=paths.version_prefix(start)):
         found = paths.parse_name(info.key.rpartition("/")[2])
@@ -111,7 +110,7 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
         if max(found.version, found.last) > LONG_MAX:
             listing.beyond.append(info.key)
             continue
-        file = LogFile(found.version, found.last, info.key, info.modified_ms)
+        file = LogFile(found.version, found.last, info.key, info.modified_ms, info.size)
         if found.kind == "commit":
             listing.commits[found.version] = file
         elif found.kind == "compacted" and found.version < found.last and info.size:
@@ -123,6 +122,8 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
         if len(numbered) == count and min(numbered) >= 1 and max(numbered) <= count:
             keys = tuple(key for _, key in sorted(numbered.items()))
             listing.checkpoints.append(Checkpoint(version, keys))
+        else:
+            listing.incomplete += numbered.values()
     return listing
 
 
@@ -210,13 +211,13 @@ def _add_checkpoint(
     found: paths.LogName,
     info: FileInfo,
 ) -> None:
-    if not info.size:
-        return  # left by a writer that died before it wrote a byte
-    if found.part is not None:
+    if info.size and found.part is not None:
         number, count = found.part
         parts.setdefault((found.version, count), {})[number] = info.key
-    elif found.is_whole:
+    elif info.size and found.is_whole:
         listing.checkpoints.append(Checkpoint(found.version, (info.key,)))
+    else:  # of another form, or left by a writer that died before it wrote a byte
+        listing.incomplete.append(info.key)
 
 
 def _newest(listing: LogListing) -> int:
