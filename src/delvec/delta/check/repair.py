@@ -31,8 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.alter.table_state import add_features
-from delvec.delta.check.entries import find_duplicates
-from delvec.delta.check.protocol import hides_vectors
+from delvec.delta.check.entries import find_duplicates, hides_vectors
 from delvec.delta.check.report import Repair
 from delvec.delta.check.vectors import odd_form
 from delvec.delta.log.file_set import DataFile, FileEntry, FileSet

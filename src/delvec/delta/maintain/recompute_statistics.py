@@ -26,8 +26,7 @@ from delvec.delta.read.row_statistics import compute_statistics, measured_column
 from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Always, Predicate, columns_of
+from delvec.delta.skipping.predicate import Always, Predicate, columns_of, parse_filters
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.transaction import Attempt, Outcome

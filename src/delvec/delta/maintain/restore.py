@@ -32,8 +32,14 @@ from delvec.delta.schema.column_metadata import Identity, identity_fields, with_
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.skipping.predicate import Always
-from delvec.delta.write.change import Change, Operation, ReadSet
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, assign_row_ids, high_water_mark
+from delvec.delta.write.change import (
+    ROW_TRACKING_DOMAIN,
+    Change,
+    Operation,
+    ReadSet,
+    assign_row_ids,
+    high_water_mark,
+)
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.documents import parse_json

@@ -19,8 +19,7 @@ from delvec.delta.read.scan import (
     is_understood,
     read_batches,
 )
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Always, Predicate
+from delvec.delta.skipping.predicate import Always, Predicate, parse_filters
 from delvec.delta.table.arguments import by_name
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import InvalidArgumentError

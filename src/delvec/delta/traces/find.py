@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from delvec._version import __version__
 from delvec.delta.log.snapshot import Snapshot
-from delvec.delta.read.dropped_columns import foreign_columns
+from delvec.delta.read.data_file import foreign_columns
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics import prefix_length
 from delvec.delta.traces import files, rows

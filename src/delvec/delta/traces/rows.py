@@ -18,14 +18,13 @@ import pyarrow as pa
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.conform import Conformer, find_field
-from delvec.delta.read.dropped_columns import read_schemas
+from delvec.delta.read.data_file import read_schemas
 from delvec.delta.read.scan import POSITION_COLUMN, Scan, read_file
 from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import find, resolve
 from delvec.delta.schema.types import Field
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Predicate, columns_of, to_arrow
+from delvec.delta.skipping.predicate import Predicate, columns_of, parse_filters, to_arrow
 from delvec.delta.traces.files import Suspect
 from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
 from delvec.delta.traces.report import Schedule, TracePlace

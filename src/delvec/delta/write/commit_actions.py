@@ -16,9 +16,15 @@ from delvec._version import __version__
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
-from delvec.delta.write.change import Base, Change, Rewrite, VectorUpdate
+from delvec.delta.write.change import (
+    ROW_TRACKING_DOMAIN,
+    Base,
+    Change,
+    Rewrite,
+    VectorUpdate,
+    assign_row_ids,
+)
 from delvec.delta.write.conflicts import isolation_level, paths_of
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, assign_row_ids
 from delvec.errors import PlanError
 from delvec.vector import Descriptor
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.delta.write.change import ROW_TRACKING_DOMAIN, high_water_mark
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import FEED, Kind, Lazily, lazily_made, rows_of
