@@ -126,8 +126,6 @@ class RepairPlan:
 
 
 def repairs(stale: Collection[str]) -> Callable[[Attempt], Outcome]:
-    """Prepare the repairs of a version; see `plan_repairs`."""
-
     def prepare(attempt: Attempt) -> Outcome:
         require_writable(attempt.snapshot, "alter")
         with attempt.phase("plan"):
@@ -137,7 +135,6 @@ def repairs(stale: Collection[str]) -> Callable[[Attempt], Outcome]:
 
 
 def plan_repairs(snapshot: Snapshot, stale: Collection[str]) -> RepairPlan:
-    """Return what can be repaired for certain."""
     files, plan = snapshot.all_entries(), RepairPlan()
     twice = find_duplicates(files)
     for indexes in twice.values():

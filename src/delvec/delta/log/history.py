@@ -178,7 +178,6 @@ class CommitTimes:
         return commit.modified_ms if found is None else found
 
     def read(self, commit: LogFile) -> dict[str, Any]:
-        """Read the `commitInfo` of a commit; empty if it has none."""
         data = self.snapshot.storage.read(commit.key)
         return read_commit_info(JsonActions(self.uri_of(commit), data))
 

@@ -174,7 +174,6 @@ class JsonAdds:
         self.uri = actions.uri
 
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
-        """Return the added files, as `ParquetActions` does."""
         schema = adds_schema(partition_names)
         columns = [pc.struct_field(self._adds, [name]) for name in schema.names]
         return pa.table(columns, schema=schema)
@@ -196,7 +195,6 @@ class JsonAdds:
         partition_names: Sequence[str],
         more: Sequence[str] = (),  # noqa: ARG002 - JSON has no further fields
     ) -> Iterator[pa.StructArray]:
-        """Yield the whole actions of one kind, as `ParquetActions` does."""
         yield from_json(self._actions, kind, partition_names)[0]
 
 

@@ -371,7 +371,6 @@ class _Downgrade:
 
 
 def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metadata:
-    """Return the metadata that goes with a new protocol."""
     configuration = dict(snapshot.metadata.configuration)
     configuration.pop(Property.ENABLE_DELETION_VECTORS, None)
     if PROTECTION not in protocol.features:

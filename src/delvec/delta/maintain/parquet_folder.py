@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -111,14 +111,6 @@ _HINT: Final = (
 )
 
 
-@dataclass(frozen=True)
-class PartitionFolders:
-    """The partition columns of a folder, and the values of its files."""
-
-    fields: tuple[Field, ...]  # in the order of the folders
-    values: Sequence[tuple[str | None, ...]]  # for each file, in this order; None for null
-
-
 def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
     """List the data files of a folder, without hidden and empty ones, and tell what is left out.
 
@@ -146,8 +138,10 @@ def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
     return found, notes
 
 
-def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> PartitionFolders:
-    """Read the partition values of files from the names of their folders."""
+def partition_folders(
+    keys: Sequence[str], partition_by: object, root: str
+) -> tuple[tuple[Field, ...], list[tuple[str | None, ...]]]:
+    """Return the partition columns in the order of the folders, and their values for each file."""
     names, kinds = _asked(partition_by)
     found, like = [_pairs(key) for key in keys], "the table"
     if names is None:
@@ -175,7 +169,7 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
         tuple(shared_text([text], field.type) for field, text in zip(fields, row, strict=True))
         for row in values
     ]
-    return PartitionFolders(fields, spelled)
+    return fields, spelled
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:

@@ -113,17 +113,16 @@ def _chosen(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> NDArray
     # The null count of one column tells whether a file has statistics of columns at all.
     counted = [("nullCount", *paths[0])] if paths else []
     found = files.statistics({_TIGHT: pa.bool_(), **dict.fromkeys(counted, pa.int64())})
-    is_tight, is_wide = (_is(found[_TIGHT], value, len(files)) for value in (True, False))
+    said = found[_TIGHT]
+    flags = [None] * len(files) if said is None else said.to_pylist()
+    is_tight, is_wide = (
+        np.array([flag is value for flag in flags], dtype=np.bool_) for value in (True, False)
+    )
     needed = is_wide | (files.has_vector & ~is_tight)
     for column in (files.row_counts, *(found[name] for name in counted)):
         unknown = True if column is None else column.is_null().to_numpy(zero_copy_only=False)
         needed |= unknown
     return np.flatnonzero(needed & files.may_match(predicate, time_zone))
-
-
-def _is(column: pa.Array | None, value: bool, count: int) -> NDArray[np.bool_]:  # noqa: FBT001
-    flags = [None] * count if column is None else column.to_pylist()
-    return np.array([flag is value for flag in flags], dtype=np.bool_)
 
 
 def _key(file: DataFile) -> _Key:

@@ -204,7 +204,6 @@ class _Difference:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """The counts of the history, by delta-spark's names."""
         return {
             "tableSizeAfterRestore": int(self.wanted.sizes.sum()),
             "numOfFilesAfterRestore": len(self.wanted),

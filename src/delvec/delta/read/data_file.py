@@ -143,10 +143,6 @@ class ParquetData:
         """Whether the file may hold dates in the calendar of Spark 2."""
         return has_old_calendar(self.parquet.metadata.metadata)
 
-    @cached_property
-    def _conformer(self) -> Conformer:
-        return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
-
     def _stored_columns(self, group: int) -> Iterator[tuple[int, list[pa.Array]]]:
         """Read the columns that the file has, as they are stored; yield the count of rows too."""
         places = [place for place in self._places if place is not None]
@@ -205,11 +201,12 @@ class ParquetData:
 
     def _conformed(self, stored: Sequence[pa.Array], count: int) -> list[pa.Array]:
         remaining = iter(stored)
+        conformer = Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
         with readable(self.uri):
             return [
                 pa.nulls(count, arrow_type(field.type))
                 if place is None
-                else self._conformer.conform(next(remaining), field.type, field.name)
+                else conformer.conform(next(remaining), field.type, field.name)
                 for field, place in zip(self.schema.fields, self._places, strict=True)
             ]
 

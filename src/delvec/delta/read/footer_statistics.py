@@ -129,7 +129,8 @@ def file_statistics(
             index += held.get_field_index("metadata")  # null exactly where the variant is
         columns = [group.column(index).statistics for group in groups if group.num_rows]
         statistics = _bounds(kind, held, columns, prefix)
-        if kind.name in _INEXACT and not _names_nan(footer):
+        # A NaN is the maximum of Java's writer, Spark's; others omit it.
+        if kind.name in _INEXACT and not str(footer.created_by).startswith("parquet-mr"):
             statistics.pop(MAX, None)
         if all(each is not None and each.has_null_count for each in columns):
             statistics[NULLS] = sum(each.null_count for each in columns)
@@ -260,11 +261,6 @@ def _bounds(
 
 def _is_nan(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, float) and isnan(value)
-
-
-def _names_nan(footer: pq.FileMetaData) -> bool:
-    """Tell whether a NaN would be the maximum, as of Java's writer, Spark's; others omit it."""
-    return str(footer.created_by).startswith("parquet-mr")
 
 
 def _is_exact(column: Any) -> bool:  # noqa: ANN401

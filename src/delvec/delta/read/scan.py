@@ -81,7 +81,6 @@ class Scan:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns of the table that are returned."""
         if self.columns is None:
             return self.schema.fields
         return tuple(self.schema.field(name) for name in self.columns)

@@ -206,7 +206,6 @@ class Metadata:
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the table, those of the partitions included."""
         return parse_schema(self.schema_string, self.mapping_mode)
 
     @cached_property

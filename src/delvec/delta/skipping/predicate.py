@@ -55,15 +55,7 @@ _PYTHON_TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]
     (pa.types.is_date32, (date,)),
     (pa.types.is_decimal128, (Decimal, int)),
 )
-_COMPARISONS: Final[dict[str, Operator]] = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+_COMPARISONS: Final[dict[str, Operator]] = {"=": "=", "==": "=", **{op: op for op in _COMPARE}}
 _OPERATORS: Final = (*_COMPARISONS, "in", "not in")
 
 

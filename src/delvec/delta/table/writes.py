@@ -205,7 +205,6 @@ class TableWrites(TableHandle):
     def _delete_keys(
         self, keys: object, on: str | Sequence[str], ratio: float | None, options: WriteOptions
     ) -> WriteReport:
-        """Delete the rows of some keys, which are computed once."""
         from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
         from delvec.spark.delta.write.delete import ByKeys, delete_keys  # noqa: PLC0415
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415

@@ -252,7 +252,6 @@ def named_values(
 def _names(
     column: tuple[str, ...], physical: tuple[str, ...], schemas: Sequence[StructType]
 ) -> tuple[str, ...]:
-    """Return all names that a column ever had."""
     found = (find(schema, physical, physical=True) for schema in schemas)
     former = (".".join(each.name for each in path) for path in found if path)
     return tuple(dict.fromkeys((".".join(column), *former)))

@@ -151,7 +151,6 @@ class Winner:
 
     @cached_property
     def removes(self) -> dict[str, Mapping[str, Any]]:
-        """Bodies of its removes, by decoded path."""
         return self._bodies("remove")
 
     def _bodies(self, kind: str) -> dict[str, Mapping[str, Any]]:
