@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from delvec.delta.log.file_set import DataFile, FileSet, LooseEntries
 from delvec.delta.log.paths import CHANGES, LOG, SIDECARS, UUID, NameRules, inside_names
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import folder_values
+from delvec.delta.traces.history import LogHistory
 from delvec.delta.traces.report import PlaceKind
 from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import DelvecError, ObjectNotFoundError
@@ -30,9 +31,6 @@ from delvec.storage import FileInfo, Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import file_columns, open_listed_file
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from delvec.delta.traces.history import LogHistory
 
 FileKind = Literal["log", "change", "vector", "checksum", "data"]
 # Where files are that no action names by its path.
