@@ -119,8 +119,9 @@ def lowest_protocol(features: Iterable[str], at_least: Protocol | None = None) -
     2
     """
     wanted, at_least = frozenset(features), at_least or Protocol(1, 1)
-    readers = {name for name in wanted if name in FEATURES and FEATURES[name].for_readers}
-    readers |= at_least.reader_features
+    unknown = wanted - FEATURES.keys() - at_least.writer_features
+    readers = {name for name, each in FEATURES.items() if each.for_readers and name in wanted}
+    readers |= at_least.reader_features | unknown
     lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
     reader = max(lowest, at_least.min_reader_version)
     if reader < READERS_WITH_FEATURES:

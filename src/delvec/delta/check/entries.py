@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from delvec.delta.alter.table_state import needed_features
 from delvec.delta.check.report import LOG_DAMAGE, finding_of, log_damage
 from delvec.delta.log.file_set import FileSet
-from delvec.delta.log.paths import canonicalize_paths, inside_names, parse_name
-from delvec.delta.log.replay import Batch, JsonAdds, batch_of, vector_ids
+from delvec.delta.log.paths import among, canonicalize_paths, inside_names, parse_name
+from delvec.delta.log.replay import Batch, JsonAdds, batch_of, keys_of, repeated
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.column_metadata import TYPE_CHANGES
 from delvec.delta.schema.metadata import Property
@@ -82,11 +82,7 @@ def _added_and_removed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _keys(snapshot: Snapshot, paths: pa.Array, vectors: pa.Array) -> pa.Array:
-    """Return path and vector of each action as one string."""
-    if not len(paths):
-        return pa.array([], pa.string())
-    plain = canonicalize_paths(paths, snapshot.table)
-    return pc.binary_join_element_wise(plain, pc.coalesce(vector_ids(vectors), ""), "\0")
+    return keys_of(canonicalize_paths(paths, snapshot.table), vectors)
 
 
 def find_duplicates(files: FileSet) -> dict[str, list[int]]:
@@ -100,13 +96,7 @@ def find_duplicates(files: FileSet) -> dict[str, list[int]]:
 
 def where_repeated(values: pa.Array) -> list[int]:
     """Return the places of values that stand more than once; nulls are none."""
-    known = values.drop_null()
-    if len(known.unique()) == len(known):
-        return []
-    counts = known.value_counts()
-    several = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    among = pc.is_in(values, value_set=several).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(among).tolist()
+    return np.flatnonzero(among(values, repeated(values.drop_null()))).tolist()
 
 
 def _live_twice(files: FileSet, path: str, indexes: list[int]) -> Finding:

@@ -211,6 +211,13 @@ def inside_names(paths: pa.Array, root: str) -> pa.Array:
     return pc.replace_with_mask(paths, near, own)
 
 
+def among(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are some of others; null is none."""
+    found = pc.is_in(values, value_set=others.drop_null())
+    mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask
+
+
 def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:
     """Return arrays of strings, or of structs that hold some, as one."""
     try:

@@ -92,11 +92,9 @@ def require_one_vector_each(paths: pa.Array, root: str) -> None:
 
     A writer that removes a file without naming its vector leaves it so: rows would be read twice.
     """
-    paths = inside_names(paths, root)
-    if len(paths.unique()) == len(paths):  # count_distinct takes five times as long
+    twice = repeated(inside_names(paths, root))
+    if not len(twice):
         return
-    counted = paths.value_counts()
-    twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     raise FormatError(
         "a data file is live more than once: its rows would be read twice",
         path=root,
@@ -105,6 +103,14 @@ def require_one_vector_each(paths: pa.Array, root: str) -> None:
         hint="a writer removed the file without naming its vector; the version before still reads"
         " rightly",
     )
+
+
+def repeated(values: pa.Array) -> pa.Array:
+    """Return the values that stand more than once."""
+    if len(values.unique()) == len(values):  # count_distinct takes five times as long
+        return values[:0]
+    counted = values.value_counts()
+    return counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +125,10 @@ _NONE = pa.nulls(0, pa.string())
 
 def _keys_of(batch: Batch, root: str) -> _Keys:
     paths = canonicalize_paths(batch.add_paths, root)
-    adds = _keys(paths, batch.add_vectors)
+    adds = keys_of(paths, batch.add_vectors)
     removes = _NONE
     if batch.remove_paths is not None and len(batch.remove_paths):
-        removes = _keys(canonicalize_paths(batch.remove_paths, root), batch.remove_vectors)
+        removes = keys_of(canonicalize_paths(batch.remove_paths, root), batch.remove_vectors)
         both = adds.filter(pc.is_in(adds, value_set=removes))
         if len(both):
             raise FormatError(
@@ -134,7 +140,8 @@ def _keys_of(batch: Batch, root: str) -> _Keys:
     return _Keys(paths, adds, removes)
 
 
-def _keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
+def keys_of(paths: pa.Array, vectors: pa.Array) -> pa.Array:
+    """Return path and vector of each file as one string."""
     if vectors.null_count == len(vectors):
         return paths
     return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0", null_handling="skip")
@@ -148,7 +155,7 @@ def _all_keys(by_commit: Sequence[_Keys]) -> pa.Array:
 def _rows_not_in(seen: pa.Array, paths: pa.Array, vectors: pa.Array) -> NDArray[np.int64]:
     if not len(seen):
         return np.arange(len(paths))
-    gone = pc.is_in(_keys(paths, vectors), value_set=seen)
+    gone = pc.is_in(keys_of(paths, vectors), value_set=seen)
     return np.flatnonzero(~gone.to_numpy(zero_copy_only=False))
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from delvec.delta.alter.table_state import TableState, add_features
 from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import among
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.maintain.available_files import add_again, file_keys, require_files, require_kept
 from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
@@ -189,7 +190,8 @@ class _Difference:
     @classmethod
     def of(cls, newest: Snapshot, wanted: Snapshot) -> _Difference:
         now, then = (file_keys(each.files.paths, each.files.vectors) for each in (newest, wanted))
-        return cls(newest.files, wanted.files, _rows_not_in(now, then), _rows_not_in(then, now))
+        removed, added = (np.flatnonzero(~among(*each)) for each in ((now, then), (then, now)))
+        return cls(newest.files, wanted.files, removed, added)
 
     @property
     def is_one(self) -> bool:
@@ -212,11 +214,6 @@ class _Difference:
             "removedFilesSize": int(self.newest.sizes[self.removed].sum()),
             "restoredFilesSize": int(self.wanted.sizes[self.added].sum()),
         }
-
-
-def _rows_not_in(keys: pa.Array, others: pa.Array) -> NDArray[np.int64]:
-    there = pc.is_in(keys, value_set=others).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(~there)
 
 
 def _with_ids(

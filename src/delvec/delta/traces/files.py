@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from delvec.delta.log.actions import adds_schema
 from delvec.delta.log.file_set import DataFile, FileSet, LooseEntries
-from delvec.delta.log.paths import CHANGES, LOG, SIDECARS, UUID, NameRules, inside_names
+from delvec.delta.log.paths import CHANGES, LOG, SIDECARS, UUID, NameRules, among, inside_names
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.traces.history import LogHistory
@@ -103,7 +103,7 @@ def behind_links(storage: Storage, stored: StoredFiles, names: pa.Array) -> Stor
     for folder in sorted(each for each in skipped if each):
         found |= {each.key: each for each in _listed(storage, f"{folder}/")}
     new = _stored(found.values())
-    new = new.select(~_among(new.paths, stored.paths))
+    new = new.select(~among(new.paths, stored.paths))
     return new if len(new) else None
 
 
@@ -140,7 +140,7 @@ class Suspects:
         yield from self._live()
         stored = self.stored.select(self.stored.sizes > 0)
         data = stored.of("data")
-        unused = data.select(~_among(data.paths, self._live_names))
+        unused = data.select(~among(data.paths, self._live_names))
         yield from self._unused(unused, "removed", "orphan")
         yield from self._unused(stored.of("change"), "change", "change")
         yield from self._outside()
@@ -176,7 +176,7 @@ class Suspects:
 
     def _unused(self, files: StoredFiles, known: PlaceKind, other: PlaceKind) -> Iterator[Suspect]:
         """Yield files that are not live, by whether the log names them."""
-        named = _among(files.paths, self.history.names)
+        named = among(files.paths, self.history.names)
         for start in range(0, len(files), _AT_ONCE):
             rows = np.arange(start, min(start + _AT_ONCE, len(files)))
             yield from self._named(files.select(rows[named[rows]]), known)
@@ -205,7 +205,7 @@ class Suspects:
         """Yield the files of other tables that were live, and are not any more."""
         storage, names = self.history.snapshot.storage, self.history.names
         full = names.filter(pc.match_substring_regex(names, "^/|://"))
-        for path in full.filter(pa.array(~_among(full, self._live_names))).to_pylist():
+        for path in full.filter(pa.array(~among(full, self._live_names))).to_pylist():
             size = 0
             try:
                 place, key = open_listed_file(storage, path)
@@ -292,8 +292,3 @@ def _stored(infos: Iterable[FileInfo]) -> StoredFiles:
         kinds[fits] = number
     modified = table["modified"].cast(pa.int64()).to_numpy()
     return StoredFiles(paths, table["bytes"].to_numpy(), modified, kinds)
-
-
-def _among(paths: pa.Array, names: pa.Array) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = pc.is_in(paths, value_set=names).to_numpy(zero_copy_only=False)
-    return mask
