@@ -15,11 +15,15 @@ from typing import Any, Final
 import numpy as np
 
 from delvec.delta.check import log_files
-from delvec.delta.check.data_files import check_data_files, check_orphans, list_folder
+from delvec.delta.check.data_files import (
+    check_data_files,
+    check_orphans,
+    check_statistics,
+    list_folder,
+)
 from delvec.delta.check.entries import check_entries, check_protocol, check_row_ids, find_duplicates
 from delvec.delta.check.repair import OPERATION, plan_repairs, repairs, set_aside
 from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
-from delvec.delta.check.statistics import check_statistics
 from delvec.delta.check.vectors import check_vector_entries, check_vectors
 from delvec.delta.log.checkpoint_writer import write_checkpoint, write_hint
 from delvec.delta.log.file_set import FileSet

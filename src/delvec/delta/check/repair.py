@@ -38,9 +38,9 @@ from delvec.delta.log.file_set import DataFile, FileEntry, FileSet
 from delvec.delta.log.segment import Checkpoint
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again
+from delvec.delta.maintain.recompute_statistics import compute_statistics, measured_columns
 from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.footer_statistics import row_count
-from delvec.delta.read.row_statistics import compute_statistics, measured_columns
 from delvec.delta.read.vectors import load_vector
 from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.statistics import statistics_json, widen_bounds
