@@ -5,7 +5,8 @@ query reads files in which nothing is left to find. Here the live rows are read,
 columns alone, and the files are entered again with tight bounds. No data file is written.
 
 Eight files are read at once. Memory holds the indexed columns of one row group of each, and the new
-entries (some kilobytes each). Statistics are formatted as those from footers. After a conflict only files that have changed are read again.
+entries (some kilobytes each), formatted as those from footers. After a conflict only files that
+have changed are read again.
 """
 
 from __future__ import annotations
