@@ -209,7 +209,7 @@ def test_arrow_gets_no_name_that_it_could_take_for_a_path() -> None:
         return not isinstance(node.args[1], ast.List | ast.Constant)
 
     # There it is a list of names.
-    assert users_of(is_a_path) == {"delta.read.row_statistics"}
+    assert users_of(is_a_path) == {"delta.maintain.recompute_statistics"}
 
 
 def test_arrow_is_asked_for_pandas_where_rows_come_in_and_go_out() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.check.entries import check_entries
-from delvec.delta.skipping.filters import parse_filters
+from delvec.delta.skipping.predicate import parse_filters
 from delvec.report.findings import Findings
 
 if TYPE_CHECKING:

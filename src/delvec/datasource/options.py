@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, get_args
 
 import pyarrow as pa
 
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Predicate, find_column
+from delvec.delta.skipping.predicate import Predicate, find_column, parse_filters
 from delvec.delta.write.transaction import CheckedOptions
 from delvec.documents import parse_time, size_bytes, whole_number
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError

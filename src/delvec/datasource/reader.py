@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from delvec.datasource.options import ReadOptions, names_zone
 from delvec.delta.read.change_feed import CHANGE_TYPE, FEED_COLUMNS
 from delvec.delta.read.data_file import open_data_file
-from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.footer_statistics import row_count
+from delvec.delta.read.scan import read_file
 from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.partition_values import is_null_text
 from delvec.delta.schema.types import Field, PrimitiveType, StructType

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.datasource.reader import MAX_SPLIT_BYTES, Piece, pack, plan_splits
-from delvec.delta.log.commits import read_log_file, read_log_files
 from delvec.delta.log.history import commit_times, read_commit_info
 from delvec.delta.log.paths import commit_key
+from delvec.delta.log.replay import read_log_file, read_log_files
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.read import change_feed

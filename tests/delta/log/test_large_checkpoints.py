@@ -17,7 +17,7 @@ from delvec.delta.log import checkpoint_reader, snapshot
 from delvec.delta.log.checkpoint_reader import ParquetActions
 from delvec.delta.log.paths import one_array
 from delvec.delta.skipping import statistics_columns as columns
-from delvec.delta.skipping.filters import parse_filters
+from delvec.delta.skipping.predicate import parse_filters
 from delvec.errors import UnsupportedFeatureError
 
 FILES = 200

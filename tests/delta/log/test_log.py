@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.paths import canonicalize_paths, decoded
+from delvec.delta.log.paths import canonicalize_paths, decoded, inside_names
+from delvec.delta.log.replay import require_one_vector_each
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.protocol import FEATURES, Protocol
@@ -317,3 +318,12 @@ class TestProtocol:
     def test_a_damaged_protocol(self, value: dict[str, Any]) -> None:
         with pytest.raises(FormatError):
             Protocol.from_json(value)
+
+
+def test_a_file_is_live_twice_also_by_its_full_name_in_another_scheme_of_its_store() -> None:
+    paths = pa.array(["x.parquet", "s3a://lake/t/x.parquet"])
+    with pytest.raises(FormatError, match="live more than once"):
+        require_one_vector_each(paths, "s3://lake/t")
+    others = pa.array(["x", "s3a://lake/t2/x", "gs://lake/t/x", "s3a://b/s3://lake/t/x"])
+    assert inside_names(others, "s3://lake/t").equals(others)
+    assert inside_names(pa.array(["/t/x", "/t2/x"]), "/t/").to_pylist() == ["x", "/t2/x"]

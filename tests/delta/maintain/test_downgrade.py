@@ -17,10 +17,9 @@ import pytest
 from deltalake import DeltaTable as Peer
 
 from delvec import DeltaTable
-from delvec.delta.maintain.downgrade import DowngradeReport, drop_vectors
-from delvec.delta.maintain.vector_versions import last_with_vectors, lowest_protocol
-from delvec.delta.read.file_reader import read_files
-from delvec.delta.read.scan import arrow_scan
+from delvec.delta.alter.table_state import lowest_protocol
+from delvec.delta.maintain.downgrade import DowngradeReport, drop_vectors, last_with_vectors
+from delvec.delta.read.scan import arrow_scan, read_files
 from delvec.delta.schema.protocol import Protocol
 from delvec.delta.write.change import Base, Change, Operation, VectorUpdate
 from delvec.delta.write.commit import commit

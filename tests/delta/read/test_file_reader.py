@@ -1,4 +1,4 @@
-"""`delvec.delta.read.file_reader`: data files through their vectors, against a Python model."""
+"""`delvec.delta.read.scan`: data files through their vectors, against a Python model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.conform import Conformer
-from delvec.delta.read.file_reader import read_file, read_files
-from delvec.delta.read.row_group_bounds import footer_bounds
-from delvec.delta.read.scan import Scan
+from delvec.delta.read.footer_statistics import footer_bounds
+from delvec.delta.read.scan import Scan, read_file, read_files
 from delvec.delta.schema.traversal import with_children
 from delvec.delta.schema.types import (
     ArrayType,

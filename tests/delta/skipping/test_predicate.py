@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.delta.schema.types import ArrayType, Field, PrimitiveType, StructType
-from delvec.delta.skipping.filters import parse_filters
 from delvec.delta.skipping.predicate import (
     Always,
     And,
@@ -27,6 +26,7 @@ from delvec.delta.skipping.predicate import (
     StartsWith,
     Unknown,
     columns_of,
+    parse_filters,
     push_down_not,
     to_arrow,
 )

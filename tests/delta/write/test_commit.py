@@ -19,7 +19,17 @@ from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import change_feed
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
-from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet, SourceRead
+from delvec.delta.write.change import (
+    AppTransaction,
+    Base,
+    Change,
+    Operation,
+    ReadSet,
+    SourceRead,
+    assign_row_ids,
+    high_water_mark,
+    materialized_columns,
+)
 from delvec.delta.write.commit import commit
 from delvec.delta.write.commit_actions import (
     commit_info_body,
@@ -28,7 +38,6 @@ from delvec.delta.write.commit_actions import (
     require_valid,
 )
 from delvec.delta.write.conflicts import validate_source_read
-from delvec.delta.write.row_tracking import assign_row_ids, high_water_mark, materialized_columns
 from delvec.errors import ConflictError, FormatError, PlanError, StorageError, TableNotFoundError
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles

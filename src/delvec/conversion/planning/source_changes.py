@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from delvec.conversion.files.repack import digest
 from delvec.conversion.files.vector_places import referenced_ids, vector_keys
 from delvec.delta.log.actions import JsonActions, read_state_change
-from delvec.delta.log.commits import read_changed_files, read_log_files
 from delvec.delta.log.history import (
     CommitTimes,
     as_string,
@@ -25,6 +24,7 @@ from delvec.delta.log.history import (
     in_commit_timestamp,
     read_commit_info,
 )
+from delvec.delta.log.replay import read_changed_files, read_log_files
 from delvec.delta.log.segment import LogFile, covering_files, list_log
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Metadata, Property

@@ -2,5 +2,3 @@
 
 All but `operations`, which commits, are pure functions from one `TableState` to the next.
 """
-
-from __future__ import annotations

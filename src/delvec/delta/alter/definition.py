@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 from delvec.delta.alter import table_state
@@ -20,11 +20,9 @@ from delvec.delta.schema.expressions import CONSTRAINT, constraints
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import FEATURES, Protocol, feature_name
+from delvec.delta.schema.types import StructType
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import Wording, argument, call, format_hint
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.types import StructType
 
 # Features that need something else, which delvec does not write.
 _NOT_BY_HAND: Final = {
@@ -140,7 +138,6 @@ def set_properties(
 def unset_properties(
     state: TableState, names: Iterable[str], *, if_exists: bool = False
 ) -> TableState:
-    """Unset properties."""
     properties = dict(state.metadata.configuration)
     for name in names:
         known = PROPERTIES.get(name.lower())
@@ -187,7 +184,6 @@ def add_constraint(state: TableState, name: str, expression: str) -> TableState:
 
 
 def drop_constraint(state: TableState, name: str, *, if_exists: bool = False) -> TableState:
-    """Drop a CHECK constraint."""
     found = _found(state, name)
     if found is None and not if_exists:
         known = ", ".join(constraints(state.metadata))

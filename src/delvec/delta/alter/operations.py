@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec.delta.alter.definition import new_table, replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.paths import NameRules
 from delvec.delta.log.segment import find_segment
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.types import StructType
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write import transaction
 from delvec.delta.write.change import Change, Operation, ReadSet
@@ -23,12 +25,7 @@ from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.report.hints import Wording, format_hint, shell_word
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import StructType
-    from delvec.storage import FileInfo, Storage
+from delvec.storage import FileInfo, Storage
 
 _SHOWN: Final = 3
 _PAGE: Final = 1000  # Files that are looked at for more names, once there is one: a request.
@@ -54,17 +51,13 @@ def require_empty_location(storage: Storage, metadata: Metadata) -> None:
         hint=format_hint(
             "delete them if they are what a killed write left; else choose another folder, or make"
             " them a table: {}",
-            _conversion(storage.root),
+            Wording(
+                f"DeltaTable.convert_to_delta(None, {storage.root!r})",
+                f"`delvec convert-to-delta {shell_word(storage.root, is_path=True)}`",
+            ),
         )
         if is_parquet
         else "choose another folder, or move these files",
-    )
-
-
-def _conversion(root: str) -> Wording:
-    return Wording(
-        f"DeltaTable.convert_to_delta(None, {root!r})",
-        f"`delvec convert-to-delta {shell_word(root, is_path=True)}`",
     )
 
 
@@ -120,7 +113,6 @@ class TableDescription:
     description: str | None
 
     def state(self) -> TableState:
-        """Return the state of a new table of this definition."""
         return new_table(**vars(self))
 
 

@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import FEED_COLUMNS
 from delvec.delta.schema import expressions
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import (
     FEATURES,
     READERS_WITH_FEATURES,
@@ -26,10 +27,6 @@ from delvec.delta.schema.traversal import all_fields, primitives, walk
 from delvec.delta.schema.types import DataType, Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import call, format_hint
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
 
 _OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 _OF_METADATA: Final = {
@@ -50,20 +47,16 @@ class TableState:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        """Return the state of a version."""
         return cls(snapshot.protocol, snapshot.metadata)
 
     @property
     def schema(self) -> StructType:
-        """The columns of the table."""
         return self.metadata.schema
 
     def with_properties(self, properties: Mapping[str, str]) -> TableState:
-        """Replace all properties by these."""
         return replace(self, metadata=replace(self.metadata, configuration=dict(properties)))
 
     def with_schema(self, schema: StructType) -> TableState:
-        """Replace the schema."""
         written = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
         return replace(self, metadata=replace(self.metadata, schema_string=written))
 
@@ -91,7 +84,6 @@ class TableState:
 
 
 def needed_features(metadata: Metadata) -> frozenset[str]:
-    """Return the table features that the schema and the properties of a table need."""
     needed = {
         feature.name
         for feature in FEATURES.values()
@@ -115,22 +107,32 @@ def add_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
     Protocol(min_reader_version=1, min_writer_version=3, ...
     """
     features = protocol.supported | _closure(names)
-    if features == protocol.supported:
-        return protocol
-    readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}
-    readers |= protocol.reader_features
+    return protocol if features == protocol.supported else lowest_protocol(features, protocol)
+
+
+def lowest_protocol(features: Iterable[str], at_least: Protocol | None = None) -> Protocol:
+    """Return the lowest protocol that supports exactly some features, as delta-spark chooses it.
+
+    >>> lowest_protocol(["appendOnly", "invariants"])  # doctest: +ELLIPSIS
+    Protocol(min_reader_version=1, min_writer_version=2, ...
+    >>> lowest_protocol(["columnMapping", "rowTracking"]).min_reader_version
+    2
+    """
+    wanted, at_least = frozenset(features), at_least or Protocol(1, 1)
+    unknown = wanted - FEATURES.keys() - at_least.writer_features
+    readers = {name for name, each in FEATURES.items() if each.for_readers and name in wanted}
+    readers |= at_least.reader_features | unknown
     lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
-    reader = max(lowest, protocol.min_reader_version)
-    if protocol.min_writer_version < WRITERS_WITH_FEATURES and reader < READERS_WITH_FEATURES:
-        for writer in range(protocol.min_writer_version, WRITERS_WITH_FEATURES):
-            if implied_by(reader, writer) == features:
+    reader = max(lowest, at_least.min_reader_version)
+    if reader < READERS_WITH_FEATURES:
+        for writer in range(at_least.min_writer_version, WRITERS_WITH_FEATURES):
+            if implied_by(reader, writer) == wanted:
                 return Protocol(reader, writer)
     named = frozenset(readers) if reader >= READERS_WITH_FEATURES else frozenset()
-    return Protocol(reader, WRITERS_WITH_FEATURES, named, features)
+    return Protocol(reader, WRITERS_WITH_FEATURES, named, wanted)
 
 
 def require_valid_schema(metadata: Metadata) -> None:
-    """Refuse a schema that Delta does not allow."""
     schema = metadata.schema
     if not schema.fields:
         raise InvalidArgumentError("the table has no columns", hint="give it at least one")
@@ -194,7 +196,6 @@ def _needed_by(field: Field) -> Iterator[str]:
 
 
 def _closure(names: Iterable[str]) -> frozenset[str]:
-    """Return features and those that they depend on."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

@@ -10,30 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from delvec.delta.check import log_files
-from delvec.delta.check.data_files import check_data_files, check_orphans, list_folder
-from delvec.delta.check.entries import check_entries, find_duplicates
-from delvec.delta.check.protocol import check_protocol, check_row_ids
+from delvec.delta.check.data_files import (
+    check_data_files,
+    check_orphans,
+    check_statistics,
+    list_folder,
+)
+from delvec.delta.check.entries import check_entries, check_protocol, check_row_ids, find_duplicates
 from delvec.delta.check.repair import OPERATION, plan_repairs, repairs, set_aside
 from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
-from delvec.delta.check.statistics import check_statistics
 from delvec.delta.check.vectors import check_vector_entries, check_vectors
 from delvec.delta.log.checkpoint_writer import write_checkpoint, write_hint
-from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.segment import LogListing, list_log
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.errors import InvalidArgumentError
 from delvec.report.findings import Finding, Findings
 from delvec.report.rendering import Stopwatch
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Outcome
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 _WITHOUT_COMMIT: Final = ("set-aside-checkpoint", "write-hint")
 _OUTSIDE: Final = 3  # paths that a report names
@@ -41,17 +42,12 @@ _OUTSIDE: Final = 3  # paths that a report names
 
 @dataclass(frozen=True)
 class Checked:
-    """A check, and what its repairs need.
-
-    Attributes:
-        stale: The files whose statistics are wrong.
-        hint: Whether the hint at the newest checkpoint has to be written.
-        reopened: The version as its commits tell it, if checkpoints are damaged.
-    """
+    """A check, and what its repairs need."""
 
     report: CheckReport
-    stale: tuple[str, ...] = ()
-    hint: bool = False
+    stale: tuple[str, ...] = ()  # the files whose statistics are wrong
+    hint: bool = False  # whether the hint at the newest checkpoint has to be written
+    # The version as its commits tell it, if checkpoints are damaged.
     reopened: log_files.Reopened | None = None
 
 
@@ -78,7 +74,7 @@ def check(
     if found.reopened is not None:
         write_checkpoint(open_snapshot(storage))
     elif found.hint:
-        checkpoints = log_files.list_log_files(storage).listing.checkpoints
+        checkpoints = list_log(storage).checkpoints
         write_hint(storage, max(checkpoints, key=lambda each: each.version))
     again = check_table(storage, sample, on_progress).report
     return replace(again, repairs=planned, is_repaired=True, repaired_version=version)
@@ -95,7 +91,7 @@ def check_table(
     counts: dict[str, Any] = {}
     hint = False
     with steps.watch.phase("log"):
-        log = log_files.list_log_files(storage)
+        log = list_log(storage)
         snapshot, files, reopened = _opened(storage, log, findings)
         log_files.check_log_files(storage, log, findings)
     if snapshot is not None:
@@ -107,8 +103,7 @@ def check_table(
         stale, more = _check_files(snapshot, files, sample, steps)
         counts |= more
         with steps.step("plan"):
-            listing = log.listing
-            hint = bool(listing.checkpoints) and log_files.wrong_hint(storage, listing) is not None
+            hint = bool(log.checkpoints) and log_files.wrong_hint(storage, log) is not None
             planned = plan_repairs(snapshot, stale).repairs
     if reopened is not None:
         text = (
@@ -127,7 +122,7 @@ def check_table(
 
 
 def _opened(
-    storage: Storage, log: log_files.LogFiles, findings: Findings
+    storage: Storage, log: LogListing, findings: Findings
 ) -> tuple[Snapshot | None, FileSet | None, log_files.Reopened | None]:
     """Return the newest version and its entries; where checkpoints are damaged, by the commits."""
     snapshot = log_files.open_newest(storage, log, findings)
@@ -172,7 +167,7 @@ def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
     )
 
 
-def _check_log(snapshot: Snapshot, files: FileSet, log: log_files.LogFiles, steps: _Steps) -> int:
+def _check_log(snapshot: Snapshot, files: FileSet, log: LogListing, steps: _Steps) -> int:
     """Check what the log alone tells; return how many checkpoints were compared."""
     findings, compared = steps.findings, 0
     with steps.step("protocol"):

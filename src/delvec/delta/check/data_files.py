@@ -3,6 +3,8 @@
     sizes, orphans    one listing of the folder; files elsewhere, as in shallow clones, a HEAD each
     rows              the footer of each file: one GET each, 32 at a time
     references        tombstones, and the commits within the retention of removed files
+    statistics        of some files, which are read as a whole, four at a time: queries skip files
+                      by bounds, so a live value outside of them is never found
 
 Memory: 100 bytes for each name in the folder, and 8 for each file that the log refers to.
 """
@@ -11,38 +13,46 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from delvec.delta.check.entries import one_name
 from delvec.delta.check.report import LOG_DAMAGE, finding_of, log_damage
-from delvec.delta.log.paths import LOG, NameRules
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import LOG, NameRules, inside_names
+from delvec.delta.log.replay import read_added_files
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import read_parquet_footer
-from delvec.delta.schema.metadata import removed_files_kept_ms
+from delvec.delta.read.scan import Scan, read_file
+from delvec.delta.read.vectors import load_vector
+from delvec.delta.schema.metadata import Metadata, removed_files_kept_ms
 from delvec.delta.schema.partition_values import parse_partition_value
+from delvec.delta.schema.traversal import walk
+from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.vacuum.candidates import folds_names, kind_of, table_of
 from delvec.delta.vacuum.references import KeySet, commit_references, references
 from delvec.delta.vacuum.retention import commits_since, read_commits
-from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, StorageError
+from delvec.delta.write.commit_actions import encode_lines
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from delvec.report.findings import Finding, Findings, Severity
 from delvec.report.format import format_count, format_size
 from delvec.report.hints import call, format_hint
+from delvec.storage import FileInfo, Storage
 from delvec.storage.listed_files import file_columns, open_listed_file
-from delvec.storage.parallel import map_in_order
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.types import DataType
-    from delvec.storage import FileInfo, Storage
+from delvec.storage.parallel import gather, map_in_order
 
 _AT_ONCE: Final = 32
 _IN_FLIGHT: Final = 1_000
@@ -58,6 +68,12 @@ _ODD: Final = (
 )
 _ODD_HINT: Final = "no reader needs it: remove it, if nobody else does"
 _RECOUNT: Final = format_hint("{} writes the count of the footer", call("check", repair=True))
+_SAMPLED_AT_ONCE: Final = 4
+_WRONG: Final = format_hint(
+    "queries do not find these rows: {} corrects this file, {} all files",
+    call("check", repair=True),
+    call("recompute_statistics"),
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class TableFolder:
     def sizes_of(self, paths: pa.Array) -> NDArray[np.int64]:
         """Return the sizes of files by their paths; -1 for those that are not there."""
         found = np.full(len(paths), _UNKNOWN, dtype=np.int64)
-        places = pc.index_in(one_name(paths, self.root), value_set=self.keys)
+        places = pc.index_in(inside_names(paths, self.root), value_set=self.keys)
         there = places.is_valid().to_numpy(zero_copy_only=False)
         found[there] = self.sizes[places.drop_null().to_numpy()]
         return found
@@ -228,18 +244,11 @@ def _wrong_partition_values(files: FileSet) -> Iterator[Finding]:
     for field in files.metadata.partition_fields:
         strings = files.partition_strings(field.physical_name)
         for text in strings.unique().to_pylist():
-            error = _refused(text, field.type)
-            if error is not None:
+            try:
+                parse_partition_value(text, field.type)
+            except FormatError as error:  # noqa: PERF203 - for distinct values only
                 index = pc.index(strings, text).as_py()
                 yield finding_of(error, "wrong-partition-value", files.paths[index].as_py())
-
-
-def _refused(text: str | None, kind: DataType) -> FormatError | None:
-    try:
-        parse_partition_value(text, kind)
-    except FormatError as error:
-        return error
-    return None
 
 
 def _referred(snapshot: Snapshot, files: FileSet, since_ms: int) -> Iterator[pa.Array]:
@@ -265,3 +274,133 @@ def _unreferred(snapshot: Snapshot, folder: TableFolder, kept: KeySet) -> list[i
         ]
     within = tuple(f"{each}/" for each in inner)
     return [each for each in orphans if not folder.keys[each].as_py().startswith(within)]
+
+
+def check_statistics(
+    snapshot: Snapshot, files: FileSet, usable: NDArray[np.bool_], sample: int, findings: Findings
+) -> tuple[int, list[str]]:
+    """Compare some files with their statistics; return how many, and paths of those that differ."""
+    chosen = _chosen(files, usable, sample)
+    entries = files.entries(chosen)
+
+    def compare(body: Mapping[str, Any]) -> list[str] | Finding:
+        path = body["path"]
+        try:
+            return list(faults_of(snapshot.storage, snapshot.metadata, body))
+        except UnsupportedFeatureError as error:
+            return finding_of(error, "not-compared", path, severity="info")
+        except (FormatError, StorageError) as error:
+            return finding_of(error, "unreadable-file", path, hint="restore it from a copy")
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            message = f"the data file cannot be read ({' '.join(str(error).split())[:200]})"
+            return Finding("error", "unreadable-file", path, message, "restore it from a copy")
+
+    wrong = []
+    results = gather(compare, [each.add for each in entries], _SAMPLED_AT_ONCE)
+    for entry, found in zip(entries, results, strict=True):
+        if isinstance(found, Finding):
+            findings.add(replace(found, path=entry.path))
+        elif found:
+            wrong.append(entry.path)
+            message = f"its statistics in the log are wrong: {'; '.join(found)}"
+            findings.add(Finding("error", "wrong-statistics", entry.path, message, _WRONG))
+    return len(chosen), wrong
+
+
+def _chosen(files: FileSet, usable: NDArray[np.bool_], sample: int) -> list[int]:
+    """Return the numbers of files at equal distances: of those with vectors, then of all."""
+    marked = np.flatnonzero(usable & files.has_vector)
+    first = _spread(marked, -(-sample // 2))
+    others = np.setdiff1d(np.flatnonzero(usable), first)
+    return sorted([*first.tolist(), *_spread(others, sample - len(first)).tolist()])
+
+
+def _spread(numbers: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    if count >= len(numbers):
+        return numbers
+    return numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column with statistics, and what they say of one file; None where they say nothing."""
+
+    path: tuple[str, ...]
+    low: pa.Scalar | None
+    high: pa.Scalar | None
+    nulls: int | None
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        found = batch.column(self.path[0])
+        for name in self.path[1:]:
+            found = pc.struct_field(found, [name])
+        return found
+
+
+def faults_of(storage: Storage, metadata: Metadata, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the statistics of one file; all its rows are read."""
+    root = storage.root
+    files = read_added_files(metadata, root, JsonActions(root, encode_lines([{"add": body}])))
+    columns = list(_columns(files))
+    if not columns:
+        return
+    [file] = files.data_files()
+    vector = load_vector(storage, file.path, file.descriptor) if file.descriptor else None
+    names = tuple(dict.fromkeys(column.path[0] for column in columns))
+    scan = Scan(
+        metadata.schema, metadata.partition_columns, names, mapping_mode=metadata.mapping_mode
+    )
+    rows, nulls, faults = 0, [0] * len(columns), dict[tuple[int, str], str]()
+    for batch in read_file(storage, replace(file, row_count=None), scan, vector=vector):
+        rows += batch.num_rows
+        for number, column in enumerate(columns):
+            values = column.values(batch)
+            nulls[number] += values.null_count
+            for side, fault in _outside(column, values):
+                faults.setdefault((number, side), fault)
+    yield from faults.values()
+    physical = files.row_counts[0].as_py()
+    for column, count in zip(columns, nulls, strict=True):
+        yield from _null_faults(column, count, rows, physical)
+
+
+def _columns(files: FileSet) -> Iterator[_Column]:
+    partitions = {field.name for field in files.metadata.partition_fields}
+    for fields in walk(files.metadata.schema, structs_only=True):
+        kind = fields[-1].type
+        is_skipped = fields[0].name in partitions or fields[0].char_type
+        if is_skipped or not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
+            continue
+        path = tuple(field.name for field in fields)
+        physical = tuple(field.physical_name for field in fields)
+        bounds = files.bounds(path, "UTC")
+        counts = files.statistic(("nullCount", *physical), pa.int64())
+        both = (None, None) if bounds is None else (bounds.minimum, bounds.maximum)
+        low, high, nulls = (
+            None if each is None or not each[0].is_valid else each[0] for each in (*both, counts)
+        )
+        if low is not None or high is not None or nulls is not None:
+            yield _Column(path, low, high, None if nulls is None else nulls.as_py())
+
+
+def _outside(column: _Column, values: pa.Array) -> Iterator[tuple[str, str]]:
+    """Yield a value below the minimum, and one above the maximum; NaN is neither."""
+    name = ".".join(column.path)
+    sides = ("minimum", column.low, pc.less), ("maximum", column.high, pc.greater)
+    for side, limit, is_outside in sides:
+        if limit is None:
+            continue
+        outside = values.filter(is_outside(values, limit))
+        if len(outside):
+            found = f"{side} of {name} is {limit.as_py()!r}, and a row has {outside[0].as_py()!r}"
+            yield side, found
+
+
+def _null_faults(column: _Column, nulls: int, rows: int, physical: int | None) -> Iterator[str]:
+    """Yield what queries for null, or for anything else, would conclude wrongly."""
+    name = ".".join(column.path)
+    if column.nulls == 0 and nulls:
+        yield f"nullCount of {name} is 0, and {nulls:,} rows are null"
+    # Without tight bounds only "all rows of the file" means something.
+    if column.nulls is not None and column.nulls == physical and nulls < rows:
+        yield f"nullCount of {name} is that of all rows, and {rows - nulls:,} rows are not null"

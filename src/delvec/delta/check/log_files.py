@@ -10,29 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.check.report import LOG_DAMAGE, log_damage
-from delvec.delta.log.commits import read_log_file
-from delvec.delta.log.paths import (
-    LAST_CHECKPOINT,
-    LOG,
-    canonicalize_paths,
-    checksum_key,
-    commit_key,
-    parse_name,
-)
-from delvec.delta.log.replay import vector_ids
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import LAST_CHECKPOINT, canonicalize_paths, checksum_key, commit_key
+from delvec.delta.log.replay import read_log_file, vector_ids
 from delvec.delta.log.segment import (
     Checkpoint,
     LogListing,
     Segment,
     covering_files,
-    list_log,
-    read_checksum,
+    read_optional,
     segment_of,
 )
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
@@ -43,11 +35,8 @@ from delvec.errors import FormatError, ObjectNotFoundError
 from delvec.report.findings import Finding, Findings
 from delvec.report.format import format_count
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.storage import Storage
 
 _INCOMPLETE: Final = format_hint(
     "delete it, unless a writer is at it; {} writes a new one", call("checkpoint")
@@ -61,21 +50,7 @@ _UNNEEDED: Final = format_hint(
 _MOST_BYTES: Final = 256 << 20
 
 
-@dataclass(frozen=True)
-class LogFiles:
-    """The files of a log: the bytes of each, by key, and those that readers know, by kind."""
-
-    sizes: dict[str, int]
-    listing: LogListing
-
-
-def list_log_files(storage: Storage) -> LogFiles:
-    """List a log: twice, since a listing by kind omits what readers ignore."""
-    sizes = {info.key: info.size for info in storage.list(LOG)}
-    return LogFiles(sizes, list_log(storage))
-
-
-def open_newest(storage: Storage, files: LogFiles, findings: Findings) -> Snapshot | None:
+def open_newest(storage: Storage, listing: LogListing, findings: Findings) -> Snapshot | None:
     """Open the newest version; if it is damaged, find the damaged files and return None."""
     try:
         snapshot = open_snapshot(storage)
@@ -83,7 +58,7 @@ def open_newest(storage: Storage, files: LogFiles, findings: Findings) -> Snapsh
     except LOG_DAMAGE as error:
         first = log_damage(error)
         findings.add(first)
-        findings.extend(each for each in _damaged(storage, files) if each.path != first.path)
+        findings.extend(each for each in _damaged(storage, listing) if each.path != first.path)
         return None
     return snapshot
 
@@ -96,13 +71,13 @@ class Reopened:
     damaged: Mapping[Checkpoint, Finding]
 
 
-def open_by_commits(storage: Storage, files: LogFiles) -> Reopened | None:
+def open_by_commits(storage: Storage, listing: LogListing) -> Reopened | None:
     """Open the newest version without the checkpoints that are damaged.
 
     None if none is, or if the commits that they cover are not all there, or are damaged too. Reads
     the checkpoints, newest first, up to one that is whole.
     """
-    listing, damaged = files.listing, dict[Checkpoint, Finding]()
+    damaged: dict[Checkpoint, Finding] = {}
     newest = max((each.version for each in listing.checkpoints), default=-1)
     if listing.beyond or newest > max(listing.commits, default=-1):
         return None  # a version that a checkpoint alone has would be lost without it
@@ -135,35 +110,31 @@ def _checkpoint_damage(storage: Storage, checkpoint: Checkpoint) -> Finding | No
     return None
 
 
-def check_log_files(storage: Storage, files: LogFiles, findings: Findings) -> None:
+def check_log_files(storage: Storage, listing: LogListing, findings: Findings) -> None:
     """Find holes in the history, checkpoints that are not whole, and a wrong hint at the newest."""
-    findings.extend(_holes(files.listing))
-    known = {key for each in files.listing.checkpoints for key in each.keys}
-    known |= set(files.listing.beyond)  # opening the table has found these
-    for key in files.sizes:
-        name = parse_name(key.rpartition("/")[2])
-        if name is not None and name.kind == "checkpoint" and key not in known:
-            message = "the checkpoint is not whole: readers ignore it"
-            findings.add(Finding("warning", "incomplete-checkpoint", key, message, _INCOMPLETE))
-    wrong = wrong_hint(storage, files.listing)
+    findings.extend(_holes(listing))
+    for key in listing.incomplete:
+        message = "the checkpoint is not whole: readers ignore it"
+        findings.add(Finding("warning", "incomplete-checkpoint", key, message, _INCOMPLETE))
+    wrong = wrong_hint(storage, listing)
     if wrong is not None:
         findings.add(wrong)
 
 
-def check_checkpoint(snapshot: Snapshot, log: LogFiles, findings: Findings) -> int:
+def check_checkpoint(snapshot: Snapshot, listing: LogListing, findings: Findings) -> int:
     """Compare the checkpoint in use with the replay of what led to it; return how many were.
 
     That is the checkpoint before it, or none, and the commits up to it; where they are not all
     there any more, or too large, nothing is compared.
     """
-    checkpoint, listing = snapshot.segment.checkpoint, log.listing
+    checkpoint = snapshot.segment.checkpoint
     if checkpoint is None:
         return 0
     older = [each for each in listing.checkpoints if each.version < checkpoint.version]
     base = max(older, key=lambda each: each.version, default=None)
     start = 0 if base is None else base.version + 1
     commits, end = covering_files(listing, start, checkpoint.version)
-    too_large = sum(log.sizes.get(each.key, 0) for each in commits) > _MOST_BYTES
+    too_large = sum(each.size for each in commits) > _MOST_BYTES
     if end <= checkpoint.version or too_large:
         return 0
     storage = snapshot.storage
@@ -186,9 +157,8 @@ def check_checkpoint(snapshot: Snapshot, log: LogFiles, findings: Findings) -> i
 
 def check_checksum(snapshot: Snapshot, files: FileSet, findings: Findings) -> None:
     """Compare the checksum file of the version with its entries; delta-spark trusts it."""
-    value = read_checksum(snapshot.storage, snapshot.version)
-    if value is None:
-        return
+    key = checksum_key(snapshot.version)
+    value = read_optional(snapshot.storage, key)
     expected = {
         "numFiles": len(files),
         "tableSizeBytes": int(files.sizes.sum()),
@@ -202,10 +172,9 @@ def check_checksum(snapshot: Snapshot, files: FileSet, findings: Findings) -> No
     ]
     wrong += _other_state(snapshot, files, value)
     if wrong:
-        path = checksum_key(snapshot.version)
         message = f"the checksum file is not that of the version: {'; '.join(wrong)}"
         hint = "delete it: it is optional, and engines that trust it read other rows"
-        findings.add(Finding("error", "wrong-checksum", path, message, hint))
+        findings.add(Finding("error", "wrong-checksum", key, message, hint))
 
 
 def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:
@@ -237,21 +206,15 @@ def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:
     return Finding("warning", "wrong-hint", LAST_CHECKPOINT, message, hint)
 
 
-def _damaged(storage: Storage, files: LogFiles) -> Iterator[Finding]:
+def _damaged(storage: Storage, listing: LogListing) -> Iterator[Finding]:
     """Yield the commits since the newest checkpoint that cannot be read."""
-    listing = files.listing
     start = max((each.version for each in listing.checkpoints), default=-1)
-    keys = map(commit_key, sorted(each for each in listing.commits if each > start))
-    yield from filter(None, (_damage(storage, key) for key in keys))
-
-
-def _damage(storage: Storage, key: str) -> Finding | None:
-    try:
-        for _ in read_log_file(storage, key).all_actions():
-            pass
-    except LOG_DAMAGE as error:
-        return log_damage(error)
-    return None
+    for version in sorted(each for each in listing.commits if each > start):
+        try:
+            for _ in read_log_file(storage, commit_key(version)).all_actions():
+                pass
+        except LOG_DAMAGE as error:  # noqa: PERF203 - each is a read
+            yield log_damage(error)
 
 
 def _holes(listing: LogListing) -> Iterator[Finding]:
@@ -311,7 +274,8 @@ def _other_state(snapshot: Snapshot, files: FileSet, value: dict[str, Any]) -> I
             metadata = Metadata.from_json(value["metadata"])
             if _definition(metadata) != _definition(snapshot.metadata):
                 yield "it has another schema or other properties"
-        if isinstance(value.get("allFiles"), list) and _listed(snapshot, value) != _live(files):
+        live = zip(files.paths.to_pylist(), vector_ids(files.vectors).to_pylist(), strict=True)
+        if isinstance(value.get("allFiles"), list) and _listed(snapshot, value) != set(live):
             yield "it lists other files"
     except (FormatError, AttributeError, KeyError, TypeError, pa.ArrowException) as error:
         yield f"its protocol, metadata or files cannot be read ({error})"
@@ -324,8 +288,3 @@ def _listed(snapshot: Snapshot, value: dict[str, Any]) -> set[tuple[str, str | N
     vectors = [body.get("deletionVector") for body in bodies]
     ids = [each and Descriptor.from_json(each).unique_id for each in vectors]
     return set(zip(paths.to_pylist(), ids, strict=True))
-
-
-def _live(files: FileSet) -> set[tuple[str, str | None]]:
-    ids = vector_ids(files.vectors).to_pylist()
-    return set(zip(files.paths.to_pylist(), ids, strict=True))

@@ -24,23 +24,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.alter.table_state import add_features
-from delvec.delta.check.entries import find_duplicates
-from delvec.delta.check.protocol import hides_vectors
+from delvec.delta.check.entries import find_duplicates, hides_vectors
 from delvec.delta.check.report import Repair
 from delvec.delta.check.vectors import odd_form
 from delvec.delta.log.file_set import DataFile, FileEntry, FileSet
+from delvec.delta.log.segment import Checkpoint
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again
+from delvec.delta.maintain.recompute_statistics import compute_statistics, measured_columns
 from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.footer_statistics import row_count
-from delvec.delta.read.row_statistics import compute_statistics, measured_columns
 from delvec.delta.read.vectors import load_vector
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.statistics import statistics_json, widen_bounds
 from delvec.delta.write.change import Change, Operation, VectorUpdate
 from delvec.delta.write.transaction import Attempt, Outcome
@@ -49,12 +51,7 @@ from delvec.errors import DelvecError
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.delta.log.segment import Checkpoint
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 OPERATION: Final = "FSCK REPAIR"
 """The name of repairs in the history."""
@@ -129,8 +126,6 @@ class RepairPlan:
 
 
 def repairs(stale: Collection[str]) -> Callable[[Attempt], Outcome]:
-    """Prepare the repairs of a version; see `plan_repairs`."""
-
     def prepare(attempt: Attempt) -> Outcome:
         require_writable(attempt.snapshot, "alter")
         with attempt.phase("plan"):
@@ -140,7 +135,6 @@ def repairs(stale: Collection[str]) -> Callable[[Attempt], Outcome]:
 
 
 def plan_repairs(snapshot: Snapshot, stale: Collection[str]) -> RepairPlan:
-    """Return what can be repaired for certain."""
     files, plan = snapshot.all_entries(), RepairPlan()
     twice = find_duplicates(files)
     for indexes in twice.values():

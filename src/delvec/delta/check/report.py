@@ -92,7 +92,6 @@ def finding_of(
     severity: Severity = "error",
     hint: str | None = None,
 ) -> Finding:
-    """Return an error as a finding."""
     named = error.path if isinstance(error, FormatError) else getattr(error, "uri", None)
     return Finding(severity, kind, path or named or "", error.describe(), error.hint or hint)
 

@@ -11,32 +11,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from delvec.delta.check.entries import one_name, where_repeated
+from delvec.delta.check.data_files import TableFolder
+from delvec.delta.check.entries import where_repeated
 from delvec.delta.check.report import finding_of
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import inside_names
 from delvec.delta.log.replay import vector_ids
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import removed_files_kept_ms
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, StorageError, add_location
 from delvec.inspection.figures import moment
 from delvec.report.findings import Finding, Findings
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file, store_of
 from delvec.storage.parallel import map_in_order
 from delvec.vector import Bitmap, Descriptor
 from delvec.vector.frame import decode_frame, decode_payload
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.check.data_files import TableFolder
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 # Operations that may write tight bounds for files with vectors.
 _RECOUNTED: Final = frozenset(
@@ -190,7 +188,7 @@ def _shared_vectors(files: FileSet) -> Iterator[Finding]:
     stored = pc.not_equal(pc.struct_field(files.vectors, "storageType"), "i")
     ids = pc.if_else(stored, ids, pa.scalar(None, pa.string()))
     first: dict[str, str] = {}
-    paths = one_name(files.paths, files.root)
+    paths = inside_names(files.paths, files.root)
     for index in where_repeated(ids):
         path = paths[index].as_py()
         other = first.setdefault(ids[index].as_py(), path)

@@ -11,20 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from numpy.typing import NDArray
 
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from delvec.documents import is_plain, parse_json
 from delvec.errors import FormatError, add_location
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Kind = Literal["add", "remove", "cdc"]
 STRING_MAP: Final = pa.map_(pa.string(), pa.string())
@@ -270,6 +268,23 @@ def from_json(
     there = [field for field in TYPES[kind] if field.name in fields]
     whole = pa.StructArray.from_arrays([fields[f.name] for f in there], fields=there)
     return conform_struct(whole, TYPES[kind]), lines
+
+
+def from_json_of_all(
+    files: Sequence[JsonActions], kind: Kind, partition_names: Sequence[str]
+) -> tuple[pa.StructArray, NDArray[np.int64]]:
+    """Return all actions of one kind in some files of the log, and the number of the file of each.
+
+    Parsed together: one takes milliseconds, however small it is.
+    """
+    whole = JsonActions(files[0].uri, b"\n".join(each.data for each in files))
+    try:
+        found, lines = from_json(whole, kind, partition_names)
+    except FormatError:
+        for each in files:  # for the error to name the right file
+            from_json(each, kind, partition_names)
+        raise
+    return found, np.repeat(np.arange(len(files)), [each.line_count for each in files])[lines]
 
 
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:

@@ -9,6 +9,7 @@ group of the previous checkpoint and the largest commit since, not with the tabl
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -19,8 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from delvec.delta.log.actions import STRING_MAP, TYPES, VECTOR, Kind, adds_schema, conform_struct
+from delvec.delta.log.actions import (
+    STRING_MAP,
+    TYPES,
+    VECTOR,
+    JsonActions,
+    Kind,
+    adds_schema,
+    conform_struct,
+)
 from delvec.delta.log.paths import SIDECARS, one_array
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import partition_column
@@ -36,14 +46,10 @@ from delvec.delta.skipping.statistics_columns import (
 )
 from delvec.errors import FormatError
 from delvec.parquet.readable import open_parquet, readable, wants_threads
+from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 _MAPS: Final = ("partitionValues", "tags")
 # Arrow's own types for JSON, UUIDs and the like are not wanted. Before version 21 there is no such
@@ -69,6 +75,13 @@ def sidecar_key(path: str, manifest: str) -> str:
     return f"{SIDECARS}/{name}"
 
 
+def sidecar_keys(part: JsonActions | ParquetActions) -> list[str]:
+    """Return the keys of the sidecars that a file of a checkpoint names."""
+    entries = (action.get("sidecar") for action in part.others())
+    paths = [each["path"] for each in entries if isinstance(each, dict) and each.get("path")]
+    return [sidecar_key(path, part.uri) for path in paths]
+
+
 class ParquetActions:
     """The actions of one Parquet file of a checkpoint."""
 
@@ -92,7 +105,6 @@ class ParquetActions:
 
     @property
     def line_count(self) -> int:
-        """How many actions there are."""
         return int(self._file.metadata.num_rows)
 
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
@@ -331,7 +343,6 @@ class AddForm:
 
     @cached_property
     def statistics(self) -> Mapping[StatisticPath, pa.DataType]:
-        """The columns of the statistics."""
         wanted: dict[StatisticPath, pa.DataType] = {
             ("numRecords",): pa.int64(),
             ("tightBounds",): pa.bool_(),
@@ -349,7 +360,6 @@ class AddForm:
 
     @property
     def type(self) -> pa.DataType:
-        """The Arrow type of an add."""
         fields = [field for field in TYPES["add"] if self.as_json or field.name != "stats"]
         if self.as_columns:
             fields.append(pa.field("stats_parsed", nested_type(self.statistics)))

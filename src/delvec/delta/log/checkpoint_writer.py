@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,17 +23,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delvec.delta.log.actions import REMOVE, STRING_MAP
-from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar_key
-from delvec.delta.log.commits import open_part
+from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar_keys
 from delvec.delta.log.paths import LAST_CHECKPOINT, SIDECARS, canonicalize_paths, checkpoint_key
+from delvec.delta.log.replay import open_part
 from delvec.delta.log.segment import Checkpoint, list_log, read_last_checkpoint
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, interval_ms, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
-
+from delvec.storage import Storage
 
 _DIFFERENT: Final = re.compile(
     r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."
@@ -112,8 +109,7 @@ def write_hint(storage: Storage, checkpoint: Checkpoint) -> None:
         key = keys.pop()
         part = open_part(storage, key)
         rows += part.line_count
-        sidecars = [each["sidecar"]["path"] for each in part.others() if each.get("sidecar")]
-        keys += [sidecar_key(path, part.uri) for path in sidecars]
+        keys += sidecar_keys(part)
     hint = {"version": checkpoint.version, "size": rows}
     if len(checkpoint.keys) > 1:
         hint["parts"] = len(checkpoint.keys)

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.actions import Kind
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import partition_column
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import PrimitiveType, arrow_type
@@ -27,35 +30,21 @@ from delvec.errors import FormatError, add_location
 from delvec.storage.listed_files import are_absolute, outside_of
 from delvec.vector import Descriptor
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.actions import Kind
-    from delvec.delta.schema.metadata import Metadata
-
 _LAST_MICROSECOND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file that a version of the table holds, as its entry in the log describes it.
+    """A Parquet file that a version of the table holds, as its entry in the log describes it."""
 
-    Attributes:
-        path: Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute
-            (a plain path on local disk, else scheme, bucket and key).
-        size: Bytes of the whole file.
-        partition_values: Strings, as in the log, by physical column name.
-        descriptor: Where the deletion vector is; None without one.
-        row_count: All rows in the file, deleted ones too; None if the log lacks the count.
-        modification_time: Milliseconds since 1970.
-    """
-
+    # Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute (a plain
+    # path on local disk, else scheme, bucket and key).
     path: str
-    size: int
-    partition_values: Mapping[str, str | None]
-    descriptor: Descriptor | None
-    row_count: int | None
-    modification_time: int
+    size: int  # bytes of the whole file
+    partition_values: Mapping[str, str | None]  # strings, as in the log, by physical column name
+    descriptor: Descriptor | None  # where the deletion vector is; None without one
+    row_count: int | None  # all rows in the file, deleted ones too; None if the log lacks the count
+    modification_time: int  # milliseconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +56,6 @@ class FileEntry:
 
     @property
     def descriptor(self) -> Descriptor | None:
-        """Where its vector is; None without one."""
         value = self.add.get("deletionVector")
         return None if value is None else Descriptor.from_json(value)
 
@@ -96,11 +84,9 @@ class LooseEntries:
     stats: pa.Array | None = None
 
     def json_statistics(self) -> pa.Array | None:
-        """Return the statistics, if there are any."""
         return self.stats
 
     def parsed_statistics(self, *_path: str) -> pa.Array | None:
-        """Return nothing: there is no checkpoint."""
         return None
 
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -110,35 +96,37 @@ class LooseEntries:
     def pieces(
         self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
     ) -> Iterator[pa.StructArray]:
-        """Fail, see `actions`."""
         raise AssertionError(f"no {kind} of {partition_names} {more} is written of them")
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """Live files, one row each in every column.
-
-    Attributes:
-        paths: Decoded, in one spelling each.
-        columns: `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
-            `partitionValues` (strings by physical name).
-        sources: The files of the log that add them; `source` and `row` are the place of each.
-    """
+    """Live files, one row each in every column."""
 
     metadata: Metadata
     root: str
-    paths: pa.Array
+    paths: pa.Array  # decoded, in one spelling each
+    # `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
+    # `partitionValues` (strings by physical name).
     columns: pa.Table
+    # The files of the log that add them; `source` and `row` are the place of each.
     sources: tuple[AddSource, ...]
     source: NDArray[np.int32]
     row: NDArray[np.int64]
+
+    @classmethod
+    def of_one(
+        cls, source: AddSource, metadata: Metadata, root: str, paths: pa.Array, columns: pa.Table
+    ) -> FileSet:
+        """Return the files that one source adds, all of them."""
+        numbers = np.zeros(len(paths), dtype=np.int32), np.arange(len(paths), dtype=np.int64)
+        return cls(metadata, root, paths, columns, (source,), *numbers)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of each file."""
         return self._numbers("size")
 
     @cached_property

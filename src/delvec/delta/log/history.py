@@ -11,7 +11,8 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,12 +22,8 @@ from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property
 from delvec.documents import TIMES_MS, shown_time, time_ms, whole_number
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from delvec.storage import Storage
 
 # If clocks went backwards, a commit's timestamp depends on those before it; so many are read.
 _BEFORE: Final = 100
@@ -54,7 +51,6 @@ What people look for comes first; what is empty outside of Databricks comes last
 
 
 def history(storage: Storage, limit: int | None = None) -> pa.Table:
-    """Return `history_rows` as a table."""
     return pa.Table.from_pylist(history_rows(storage, limit), SCHEMA)
 
 
@@ -182,12 +178,10 @@ class CommitTimes:
         return commit.modified_ms if found is None else found
 
     def read(self, commit: LogFile) -> dict[str, Any]:
-        """Read the `commitInfo` of a commit; empty if it has none."""
         data = self.snapshot.storage.read(commit.key)
         return read_commit_info(JsonActions(self.uri_of(commit), data))
 
     def uri_of(self, commit: LogFile) -> str:
-        """Return the full name of a commit's file."""
         return self.snapshot.storage.uri_of(commit.key)
 
 

@@ -26,26 +26,25 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.errors import FormatError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from delvec.storage.backend import kind_of
 
 LOG: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 SIDECARS: Final = f"{LOG}/_sidecars"
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME: Final = re.compile(
     r"([0-9]{20})\.(?:(?P<commit>json)|(?P<checksum>crc)|(?P<compacted>([0-9]{20})\.compacted\.json)"
-    rf"|(?P<checkpoint>checkpoint(?:\.([0-9]{{10}})\.([0-9]{{10}})|\.({_UUID})|\..+)?"
+    rf"|(?P<checkpoint>checkpoint(?:\.([0-9]{{10}})\.([0-9]{{10}})|\.({UUID})|\..+)?"
     r"\.(?:json|parquet)))",
     re.DOTALL,
 )
@@ -67,22 +66,15 @@ _LETTERS: Final = string.ascii_letters + string.digits
 
 
 class LogName(NamedTuple):
-    """What the name of a file in the log says.
-
-    Attributes:
-        version: The version that it is about; the first one if commits were compacted.
-        last: The last version that it is about; beyond `LONG_MAX` it is none.
-        part: The number of a part of a multi-part checkpoint, and of how many.
-        is_v2: Whether it is a v2 checkpoint.
-        is_whole: Whether it is a checkpoint in one file that readers know.
-    """
+    """What the name of a file in the log says."""
 
     kind: Kind
-    version: int
-    last: int
+    version: int  # the version that it is about; the first one if commits were compacted
+    last: int  # the last version that it is about; beyond `LONG_MAX` it is none
+    # The number of a part of a multi-part checkpoint, and of how many.
     part: tuple[int, int] | None = None
-    is_v2: bool = False
-    is_whole: bool = False
+    is_v2: bool = False  # whether it is a v2 checkpoint
+    is_whole: bool = False  # whether it is a checkpoint in one file that readers know
 
 
 def parse_name(name: str) -> LogName | None:
@@ -124,12 +116,10 @@ def version_prefix(version: int) -> str:
 
 
 def commit_key(version: int) -> str:
-    """Return the key of a commit's file."""
     return f"{LOG}/{version_prefix(version)}.json"
 
 
 def checksum_key(version: int) -> str:
-    """Return the key of a version's checksum file."""
     return f"{LOG}/{version_prefix(version)}.crc"
 
 
@@ -197,6 +187,35 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         return result.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
+
+
+def inside_names(paths: pa.Array, root: str) -> pa.Array:
+    """Return decoded paths, relative where they lead below the table's folder.
+
+    A log may name its own files by their full names too, in any scheme of the same store.
+    """
+    scheme, sign, rest = root.partition("://")
+    home = f"{(rest if sign else root).rstrip('/')}/"
+    near = pc.match_substring(paths, sign + home) if sign else pc.starts_with(paths, home)
+    if not pc.any(near).as_py():
+        return paths
+    if not sign:
+        return pc.if_else(near, pc.utf8_slice_codeunits(paths, len(home)), paths)
+
+    def relative(path: str) -> str:
+        other, _, name = path.partition("://")
+        is_inside = name.startswith(home) and kind_of(other) == kind_of(scheme)
+        return name[len(home) :] if is_inside else path
+
+    own = pa.array(map(relative, paths.filter(near).to_pylist()), pa.string())
+    return pc.replace_with_mask(paths, near, own)
+
+
+def among(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are some of others; null is none."""
+    found = pc.is_in(values, value_set=others.drop_null())
+    mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:

@@ -6,14 +6,12 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delvec.delta.log import paths
 from delvec.documents import LONG_MAX, parse_json
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
-
-if TYPE_CHECKING:
-    from delvec.storage import FileInfo, Storage
+from delvec.storage import FileInfo, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +22,7 @@ class LogFile:
     last: int
     key: str
     modified_ms: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,13 @@ class Segment:
 
 @dataclass(slots=True)
 class LogListing:
-    """The files of a log by kind and first version; a checkpoint that lacks a part is ignored.
-
-    `beyond` are keys of files named after a number that is no version: versions are longs.
-    """
+    """The files of a log by kind and first version."""
 
     commits: dict[int, LogFile]
     compacted: dict[int, list[LogFile]]
     checkpoints: list[Checkpoint]
-    beyond: list[str]
+    beyond: list[str]  # files named after a number that is no version: versions are longs
+    incomplete: list[str]  # files of checkpoints that are not whole, which readers ignore
 
 
 def find_segment(storage: Storage, version: int | None = None) -> Segment:
@@ -104,8 +101,7 @@ def segment_of(storage: Storage, listing: LogListing, version: int | None = None
 
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:
-    """List the log from a version on."""
-    listing = LogListing({}, {}, [], [])
+    listing = LogListing({}, {}, [], [], [])
     parts: dict[tuple[int, int], dict[int, str]] = {}
     for info in storage.list(paths.LOG, start_from=paths.version_prefix(start)):
         found = paths.parse_name(info.key.rpartition("/")[2])
@@ -114,7 +110,7 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
         if max(found.version, found.last) > LONG_MAX:
             listing.beyond.append(info.key)
             continue
-        file = LogFile(found.version, found.last, info.key, info.modified_ms)
+        file = LogFile(found.version, found.last, info.key, info.modified_ms, info.size)
         if found.kind == "commit":
             listing.commits[found.version] = file
         elif found.kind == "compacted" and found.version < found.last and info.size:
@@ -126,6 +122,8 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
         if len(numbered) == count and min(numbered) >= 1 and max(numbered) <= count:
             keys = tuple(key for _, key in sorted(numbered.items()))
             listing.checkpoints.append(Checkpoint(version, keys))
+        else:
+            listing.incomplete += numbered.values()
     return listing
 
 
@@ -161,11 +159,8 @@ def oldest_version(storage: Storage) -> int:
 
 def read_last_checkpoint(storage: Storage) -> int | None:
     """Return the version that `_last_checkpoint` points to, or None without a valid one."""
-    try:
-        hint = parse_json(storage.read(paths.LAST_CHECKPOINT), "the hint")
-    except (ObjectNotFoundError, FormatError):
-        return None  # optional: without it, or with a damaged one, the listing decides
-    version = hint.get("version") if isinstance(hint, dict) else None
+    # Without a hint, or with a damaged one, the listing decides.
+    version = read_optional(storage, paths.LAST_CHECKPOINT).get("version")
     return version if type(version) is int and 0 <= version <= LONG_MAX else None
 
 
@@ -186,22 +181,18 @@ def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogF
     return chosen, start
 
 
-def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:
-    """Return a version's checksum file; None without one or if it is no JSON. One small GET."""
+def read_optional(storage: Storage, key: str) -> dict[str, Any]:
+    """Return a JSON object of the log that readers can do without; empty if it is not readable."""
     try:
-        text = storage.read(paths.checksum_key(version))
-    except ObjectNotFoundError:
-        return None
-    try:
-        value = parse_json(text, "a checksum file")
-    except FormatError:
-        return None  # optional: an unreadable one is ignored
-    return value if isinstance(value, dict) else None
+        value = parse_json(storage.read(key), key)
+    except (ObjectNotFoundError, FormatError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def file_count(storage: Storage, version: int) -> int | None:
     """Return the number of data files by the checksum file, or None without one. One small GET."""
-    count = (read_checksum(storage, version) or {}).get("numFiles")
+    count = read_optional(storage, paths.checksum_key(version)).get("numFiles")
     return count if type(count) is int else None
 
 
@@ -220,13 +211,13 @@ def _add_checkpoint(
     found: paths.LogName,
     info: FileInfo,
 ) -> None:
-    if not info.size:
-        return  # left by a writer that died before it wrote a byte
-    if found.part is not None:
+    if info.size and found.part is not None:
         number, count = found.part
         parts.setdefault((found.version, count), {})[number] = info.key
-    elif found.is_whole:
+    elif info.size and found.is_whole:
         listing.checkpoints.append(Checkpoint(found.version, (info.key,)))
+    else:  # of another form, or left by a writer that died before it wrote a byte
+        listing.incomplete.append(info.key)
 
 
 def _newest(listing: LogListing) -> int:

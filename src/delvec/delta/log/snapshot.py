@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions, TableActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
-from delvec.delta.log.commits import JsonAdds, batch_of, open_part, read_log_files, replay_commits
-from delvec.delta.log.replay import not_superseded, tombstones
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.replay import (
+    JsonAdds,
+    batch_of,
+    not_superseded,
+    open_part,
+    read_log_files,
+    replay_commits,
+    tombstones,
+)
 from delvec.delta.log.segment import LogFile, Segment, find_segment
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import PrimitiveType, arrow_type
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 # Small actions that make up the state, and the key of those that occur many times.
 _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}
@@ -46,7 +51,6 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The number of the version."""
         return self.segment.version
 
     @property
@@ -110,7 +114,6 @@ class Snapshot:
 
     @cached_property
     def files(self) -> FileSet:
-        """The live files."""
         return replay_commits(self.metadata, self.table, *self._sources)[0]
 
     def all_entries(self) -> FileSet:
@@ -157,7 +160,9 @@ def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
     vector, tight = files.vectors, files.statistic(("tightBounds",), pa.bool_())
     columns: dict[str, Any] = {
         "path": files.paths,
-        "partition_values": _partition_values(files),
+        "partition_values": partition_maps(
+            files, [f.name for f in files.metadata.partition_fields]
+        ),
         "size": pa.array(files.sizes),
         "modified": pa.array(files.modification_times).cast(pa.timestamp("ms", "UTC")),
         "row_count": files.row_counts,
@@ -171,14 +176,13 @@ def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
     return pa.table(columns)
 
 
-def _partition_values(files: FileSet) -> pa.Array:
-    """Return the partition values of the log under their logical names."""
+def partition_maps(files: FileSet, names: Sequence[str]) -> pa.MapArray:
+    """Return the partition values of the log, under some names of their columns."""
     fields = files.metadata.partition_fields
-    names = pa.array([field.name for field in fields] * len(files), pa.string())
     rows = zip(*(files.partition_strings(f.physical_name).to_pylist() for f in fields), strict=True)
     texts = pa.array([text for row in rows for text in row], pa.string())
     offsets = pa.array([row * len(fields) for row in range(len(files) + 1)], pa.int32())
-    return pa.MapArray.from_arrays(offsets, names, texts)
+    return pa.MapArray.from_arrays(offsets, pa.array([*names] * len(files), pa.string()), texts)
 
 
 def _statistics(files: FileSet) -> pa.StructArray:

@@ -9,28 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.file_set import FileEntry
+from delvec.delta.log.paths import among, canonicalize_paths
 from delvec.delta.log.replay import vector_ids
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, removed_files_kept_ms, retention_text
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.inspection.figures import moment
+from delvec.storage import Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
-
 
 # Where so many are asked for, and they are so large a part of the folder, it is listed instead.
 _SINGLY: Final = 1000
@@ -103,8 +99,8 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
     text = retention_text(newest.metadata.configuration, Property.DELETED_FILE_RETENTION)
     since = int(time.time() * 1000) - removed_files_kept_ms(newest.metadata.configuration)
     homes = _vector_homes(files.vectors)
-    data_is_kept = _is_in(files.paths, live.paths)
-    vector_is_kept = _is_in(homes, _vector_homes(live.vectors)) | homes.is_null().to_numpy(
+    data_is_kept = among(files.paths, live.paths)
+    vector_is_kept = among(homes, _vector_homes(live.vectors)) | homes.is_null().to_numpy(
         zero_copy_only=False
     )
     removed_ms = np.zeros(len(files), dtype=np.int64)
@@ -115,8 +111,8 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
         paths = canonicalize_paths(pc.struct_field(piece, "path"), newest.table)
         recent = pc.greater_equal(when, since)
         vectors = pc.struct_field(piece, "deletionVector")
-        data_is_kept |= _is_in(files.paths, paths.filter(recent))
-        vector_is_kept |= _is_in(homes, _vector_homes(vectors).filter(recent))
+        data_is_kept |= among(files.paths, paths.filter(recent))
+        vector_is_kept |= among(homes, _vector_homes(vectors).filter(recent))
         places = pc.index_in(files.paths, value_set=paths)
         moments = pc.fill_null(when.take(places), 0).to_numpy()
         removed_ms = np.maximum(removed_ms, np.minimum(moments, since))
@@ -149,11 +145,6 @@ def _unsafe(
         f" set_properties({{'{Property.DELETED_FILE_RETENTION}': 'interval {days} days'}}), and let"
         " no VACUUM run meanwhile",
     )
-
-
-def _is_in(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
-    found = pc.is_in(values, value_set=others.drop_null())
-    return np.array(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _vector_homes(vectors: pa.StructArray) -> pa.Array:

@@ -10,17 +10,20 @@ Memory grows with the files of the source (some kilobytes each): all are in one 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
 from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.alter.table_state import add_features, needed_features
+from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import LOG
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again, require_files
 from delvec.delta.maintain.restore import CLUSTERING_DOMAIN
 from delvec.delta.read.vectors import admit_files
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.statistics import record_count
 from delvec.delta.write.after_commit import after_commit
 from delvec.delta.write.change import Change, Operation
@@ -29,16 +32,9 @@ from delvec.delta.write.transaction import CheckedOptions, create
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.storage.backend import locate
 from delvec.storage.listed_files import full_name, overlap, spark_path
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.storage import Storage
-
 
 # What a URI holds as it is in its path; Hadoop escapes the rest as well.
 _PLAIN: Final = "/!$&'()*+,;=:@-._~"
@@ -152,7 +148,6 @@ def _body(source: Snapshot, entry: FileEntry, *, has_row_ids: bool) -> dict[str,
 
 
 def _uri(root: str, path: str) -> str:
-    """Return the percent-encoded URI of a file of a table."""
     name = full_name(root, path)
     scheme, sign, rest = name.partition("://")
     return f"{scheme}://{quote(rest, safe=_PLAIN)}" if sign else f"file:{quote(name, safe=_PLAIN)}"

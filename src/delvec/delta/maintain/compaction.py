@@ -11,23 +11,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import partition_column
 from delvec.documents import size_bytes
 from delvec.errors import InvalidArgumentError
 from delvec.inspection.figures import Rewritten
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-
 
 _TARGET: Final = 256 << 20
 _SPELLED: Final = re.compile(r"timestamp$|decimal")

@@ -14,10 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
+import pyarrow.parquet as pq
+
 from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.maintain.parquet_folder import data_files, file_schema, merged, partition_folders
 from delvec.delta.read.data_file import has_old_calendar
 from delvec.delta.read.footer_statistics import MAX, MIN, file_statistics, read_parquet_footer
@@ -30,15 +33,9 @@ from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import CheckedOptions, create
 from delvec.errors import UnsupportedFeatureError
 from delvec.report.format import format_count
+from delvec.storage import Storage
+from delvec.storage.backend import FileInfo
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.delta.alter.table_state import TableState
-    from delvec.storage import Storage
-    from delvec.storage.backend import FileInfo
-
 
 _FOOTER_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 1000
@@ -54,11 +51,11 @@ def convert_to_delta(
     """Commit version 0 of a table that has all Parquet files of a folder."""
     _require_no_mapping(properties)
     files, notes = data_files(storage)
-    folders = partition_folders([info.key for info in files], partition_by, storage.root)
+    fields, rows = partition_folders([info.key for info in files], partition_by, storage.root)
     footers = _Footers(storage)
     state = new_table(
-        _with_partitions(_schema(footers, files), folders.fields),
-        [each.name for each in folders.fields],
+        _with_partitions(_schema(footers, files), fields),
+        [each.name for each in fields],
         properties,
     )
     require_plain(storage.root, state.metadata)
@@ -73,7 +70,7 @@ def convert_to_delta(
             "stats": statistics_json(statistics),
         }
         for info, values, statistics in zip(
-            files, folders.values, _statistics(footers, files, state), strict=True
+            files, rows, _statistics(footers, files, state), strict=True
         )
     ]
     parameters = {
@@ -89,7 +86,6 @@ def convert_to_delta(
         metadata=state.metadata,
     )
     version = create(storage, change, options)
-    rows = sum(footers.rows.values())
     return WriteReport(
         "CONVERT",
         storage.root,
@@ -97,7 +93,10 @@ def convert_to_delta(
         dry_run=options.dry_run,
         files_added=len(bodies),
         bytes_added=sum(info.size for info in files),
-        notes=(f"{format_count(len(files), 'file')} with {format_count(rows, 'row')}", *notes),
+        notes=(
+            f"{format_count(len(files), 'file')} with {format_count(footers.rows, 'row')}",
+            *notes,
+        ),
     )
 
 
@@ -118,11 +117,10 @@ class _Footers:
 
     storage: Storage
     kept: dict[str, pq.FileMetaData] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
     held: int = 0
 
     def read(self, files: Iterable[FileInfo]) -> list[pq.FileMetaData]:
-        """Return the footers of some files."""
         return gather(self._one, files)
 
     def _one(self, info: FileInfo) -> pq.FileMetaData:
@@ -133,7 +131,7 @@ class _Footers:
 
     def keep(self, info: FileInfo, footer: pq.FileMetaData) -> None:
         """Keep a footer for the second time that it is needed, if there is room."""
-        self.rows[info.key] = footer.num_rows
+        self.rows += footer.num_rows
         self.held += footer.serialized_size
         if self.held <= _FOOTER_BYTES:
             self.kept[info.key] = footer

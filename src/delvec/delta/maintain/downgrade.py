@@ -23,22 +23,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from delvec.delta.alter.definition import unset_properties
 from delvec.delta.alter.operations import alter
+from delvec.delta.alter.table_state import lowest_protocol
+from delvec.delta.log.actions import JsonActions, read_state_change
 from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.replay import read_log_files
+from delvec.delta.log.segment import list_commits, list_log, oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
-from delvec.delta.maintain import vector_versions
-from delvec.delta.maintain.vector_versions import FEATURE, PROTECTION, uses_vectors
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.predicate import Always, Never
 from delvec.delta.vacuum.log_cleanup import clean_log
-from delvec.delta.vacuum.retention import property_ms
+from delvec.delta.vacuum.references import references
+from delvec.delta.vacuum.retention import property_ms, retention_of
 from delvec.delta.write.change import Change, Operation, ReadSet
+from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
+from delvec.documents import whole_number
 from delvec.errors import (
     ConflictError,
     FormatError,
@@ -50,15 +56,14 @@ from delvec.inspection.figures import moment
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
 
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.delta.write.report import WriteReport
-
-    Prepare: TypeAlias = Callable[[Attempt], Outcome]
-    Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
+Prepare: TypeAlias = Callable[[Attempt], Outcome]
+Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
 
 _BARRIER: Final = 3
+FEATURE: Final = "deletionVectors"
+PROTECTION: Final = "checkpointProtection"
+_AT_ONCE: Final = 32
+_MINUTE: Final = 60_000
 
 
 def drop_vectors(
@@ -69,7 +74,6 @@ def drop_vectors(
     *,
     truncate_history: bool,
 ) -> DowngradeReport:
-    """Drop the table feature of deletion vectors."""
     checked, snapshot = CheckedOptions.of(**options), opened()
     require_writable(snapshot, "alter")
     downgrade = _Downgrade(opened, run, purge, options, truncate_history=truncate_history)
@@ -168,8 +172,6 @@ class _VectorsAgainError(ConflictError):
 
 @dataclass
 class _Downgrade:
-    """The steps of a downgrade, and what they did."""
-
     opened: Callable[[], Snapshot]
     run: Run
     purge: Prepare | None
@@ -183,7 +185,6 @@ class _Downgrade:
     _deleted: int = 0
 
     def execute(self, start: Snapshot) -> DowngradeReport:
-        """Take all steps that are left."""
         with committed_before(
             lambda: self.report(start, start.protocol) if self._commits else None
         ):
@@ -204,7 +205,6 @@ class _Downgrade:
             self._checkpoint(report.version)
 
     def report(self, start: Snapshot, after: Protocol, *, dry_run: bool = False) -> DowngradeReport:
-        """Return what was done."""
         return DowngradeReport(
             start.table,
             self._commits[-1][0] if self._commits else None,
@@ -224,12 +224,10 @@ class _Downgrade:
         files = snapshot.files
         self._files = int(files.has_vector.sum())
         self._bytes = int(files.sizes[files.has_vector].sum())
-        last = vector_versions.last_with_vectors(snapshot)
+        last = last_with_vectors(snapshot)
         report = self.report(snapshot, self._protocol(snapshot, last), dry_run=True)
         if self.truncate_history and last is not None:
-            known = (
-                None if uses_vectors(snapshot) else vector_versions.old_enough_at(snapshot, last)
-            )
+            known = None if uses_vectors(snapshot) else old_enough_at(snapshot, last)
             when = "a day after the files are rewritten" if known is None else moment(known)
             note = f"the history that needs vectors can be deleted {when}, not before"
             if known is None or known > _now():
@@ -263,7 +261,7 @@ class _Downgrade:
             now = _now()
             bodies = tuple(
                 {"path": quote(key), "deletionTimestamp": now, "dataChange": False}
-                for key in vector_versions.vector_files(attempt.snapshot)
+                for key in vector_files(attempt.snapshot)
             )
             if not bodies:
                 return Outcome(None)
@@ -275,26 +273,26 @@ class _Downgrade:
 
     def _raise_barrier(self) -> None:
         snapshot = self.opened()
-        last = vector_versions.last_with_vectors(snapshot)
+        last = last_with_vectors(snapshot)
         if last is not None:
-            for _ in range(_BARRIER - len(vector_versions.checkpoints_after(snapshot, last))):
+            for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
                 self._empty_commit()
 
     def _truncate(self) -> None:
         """Delete the versions that need vectors, or refuse."""
         snapshot = self.opened()
-        last = vector_versions.last_to_delete(snapshot)
+        last = last_to_delete(snapshot)
         if last is None:
             return
-        if not vector_versions.checkpoints_after(snapshot, last):
+        if not checkpoints_after(snapshot, last):
             self._empty_commit()
             snapshot = self.opened()
-        allowed = vector_versions.old_enough_at(snapshot, last)
+        allowed = old_enough_at(snapshot, last)
         if allowed is not None and allowed <= _now():
             before = _now() - property_ms(snapshot, Property.TRUNCATED_HISTORY_RETENTION)
             deleted = clean_log(snapshot, before_ms=before)
             self._deleted += sum(deleted.files.values())
-            last = vector_versions.last_to_delete(self.opened())
+            last = last_to_delete(self.opened())
             if last is None:
                 return
         when = "later" if allowed is None else f"after {moment(allowed)}"
@@ -311,11 +309,10 @@ class _Downgrade:
     def _final(self, attempt: Attempt) -> Outcome:
         """Prepare the commit of the new protocol; refuse it if there are vectors again."""
         snapshot = attempt.snapshot
-        last = vector_versions.last_with_vectors(snapshot)
+        last = last_with_vectors(snapshot)
         if FEATURE in snapshot.protocol.features:
             lacks_barrier = last is not None and (
-                len(vector_versions.checkpoints_after(snapshot, last)) < _BARRIER
-                or self.truncate_history
+                len(checkpoints_after(snapshot, last)) < _BARRIER or self.truncate_history
             )
             if uses_vectors(snapshot) or lacks_barrier:
                 raise _VectorsAgainError(
@@ -339,10 +336,10 @@ class _Downgrade:
     def _protocol(self, snapshot: Snapshot, last: int | None) -> Protocol:
         features = set(snapshot.protocol.supported) - {FEATURE}
         if self.truncate_history:
-            features -= set() if vector_versions.is_protected(snapshot) else {PROTECTION}
+            features -= set() if is_protected(snapshot) else {PROTECTION}
         elif last is not None or uses_vectors(snapshot):
             features.add(PROTECTION)
-        return vector_versions.lowest_protocol(features)
+        return lowest_protocol(features)
 
     def _empty_commit(self) -> None:
         change = Change(Operation("Empty Commit"))
@@ -355,7 +352,7 @@ class _Downgrade:
         """Write a checkpoint and look whether it is there: all depends on it."""
         snapshot = open_snapshot(self.opened().storage, version)
         write_checkpoint(snapshot, one_entry_each=True)
-        if version not in vector_versions.checkpoints_after(snapshot, version - 1):
+        if version not in checkpoints_after(snapshot, version - 1):
             raise FormatError("a checkpoint did not arrive", path=snapshot.table, expected=version)
         self._checkpoints += 1
 
@@ -374,7 +371,6 @@ class _Downgrade:
 
 
 def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metadata:
-    """Return the metadata that goes with a new protocol."""
     configuration = dict(snapshot.metadata.configuration)
     configuration.pop(Property.ENABLE_DELETION_VECTORS, None)
     if PROTECTION not in protocol.features:
@@ -386,3 +382,98 @@ def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metada
 
 def _now() -> int:
     return int(time.time() * 1000)
+
+
+def uses_vectors(snapshot: Snapshot) -> bool:
+    """Return whether a version has vectors, or its property asks for some."""
+    return snapshot.metadata.is_on(Property.ENABLE_DELETION_VECTORS) or bool(
+        snapshot.files.vectors.null_count < len(snapshot.files)
+    )
+
+
+def last_with_vectors(snapshot: Snapshot) -> int | None:
+    """Return the last version whose commit names a vector or switches them on.
+
+    It is None if no commit in the log does, nor the oldest version that can be read. Tombstones of
+    its checkpoint do not count: no reader needs them.
+    """
+    storage = snapshot.storage
+    commits = [each for each in list_commits(storage) if each.last <= snapshot.version]
+    for end in range(len(commits), 0, -_AT_ONCE):
+        window = commits[max(0, end - _AT_ONCE) : end]
+        read = read_log_files(storage, [each.key for each in window])
+        for commit, actions in zip(reversed(window), reversed(read), strict=True):
+            if _names_vectors(actions):
+                return commit.last
+    oldest = oldest_version(storage)
+    return oldest if oldest > 0 and uses_vectors(open_snapshot(storage, oldest)) else None
+
+
+def vector_files(snapshot: Snapshot) -> list[str]:
+    """Return the files of vectors that only tombstones within the retention refer to.
+
+    Without those that have a tombstone of their own already.
+    """
+    since = retention_of(snapshot).before_ms
+    vectors: set[str] = set()
+    others: set[str] = set()
+    for each in references(snapshot, since):
+        if each.role == "vector":
+            vectors.update(each.keys.to_pylist())
+        elif not each.is_live:
+            others.update(each.keys.to_pylist())
+    return sorted(vectors - others)
+
+
+def checkpoints_after(snapshot: Snapshot, version: int) -> set[int]:
+    """Return the versions after one that have a checkpoint, up to the snapshot's own."""
+    found = list_log(snapshot.storage, version + 1).checkpoints
+    return {each.version for each in found if version < each.version <= snapshot.version}
+
+
+def last_to_delete(snapshot: Snapshot) -> int | None:
+    """Return the last version that has to be deleted before the protocol is lowered."""
+    if FEATURE in snapshot.protocol.features:
+        return last_with_vectors(snapshot)
+    # The feature is dropped, and its history protected.
+    return _protected_before(snapshot) - 1 if is_protected(snapshot) else None
+
+
+def is_protected(snapshot: Snapshot) -> bool:
+    """Return whether the log has versions that checkpointProtection is there for."""
+    if PROTECTION not in snapshot.protocol.features:
+        return False
+    listing = list_log(snapshot.storage)
+    there = [*listing.commits, *(each.version for each in listing.checkpoints)]
+    return min(there) < _protected_before(snapshot)
+
+
+def old_enough_at(snapshot: Snapshot, last: int) -> int | None:
+    """Return when the log up to a version may be deleted, in milliseconds; None if unknown."""
+    listing = list_log(snapshot.storage, last + 1)
+    times = [
+        listing.commits[each].modified_ms
+        for each in sorted(checkpoints_after(snapshot, last))
+        if each in listing.commits
+    ]
+    if not times:
+        return None
+    retention = property_ms(snapshot, Property.TRUNCATED_HISTORY_RETENTION)
+    return -(-(times[0] + retention) // _MINUTE) * _MINUTE
+
+
+def _names_vectors(actions: JsonActions) -> bool:
+    if b"deletionVector" in actions.data and any(
+        isinstance(body, dict) and body.get("deletionVector")
+        for action in actions.all_actions()
+        for body in action.values()
+    ):
+        return True
+    _, metadata = read_state_change(actions)
+    return metadata is not None and metadata.is_on(Property.ENABLE_DELETION_VECTORS)
+
+
+def _protected_before(snapshot: Snapshot) -> int:
+    properties = snapshot.metadata.configuration
+    before = whole_number(properties.get(Property.CHECKPOINT_PROTECTION_BEFORE, "0"))
+    return snapshot.version if before is None else before

@@ -22,19 +22,23 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import VECTOR, JsonActions
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.history import CommitTimes, as_string, commit_times, read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.segment import LogFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import file_keys
 from delvec.delta.maintain.compaction import CompactionRule, compaction_sums, live_bytes
 from delvec.delta.vacuum.candidates import folds_names, unreferenced_files, without_recent
@@ -49,13 +53,6 @@ from delvec.inspection.report import InspectReport
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.segment import LogFile
-    from delvec.delta.log.snapshot import Snapshot
-
 LISTED: Final = 100_000
 """The live files of a table whose folder is listed without being asked for it."""
 _EVER: Final = 1 << 62
@@ -64,6 +61,16 @@ _ADD: Final = pa.struct(
 )
 _REMOVE: Final = pa.struct([("path", pa.string()), ("deletionVector", VECTOR)])
 _SCHEMA: Final = pa.schema([("add", _ADD), ("remove", _REMOVE)])
+_EVENTS: Final = pa.schema(
+    {
+        "key": pa.large_string(),
+        "commit": pa.int64(),
+        "is_add": pa.bool_(),
+        "was_live": pa.bool_(),
+        "deleted": pa.int64(),
+        "has_vector": pa.bool_(),
+    }
+)
 
 
 def inspect(
@@ -108,7 +115,13 @@ def inspect(
         live_rows=live,
         vectors=replace(_vectors(files, past.times_ms, now), rows=deleted),
         most_deleted=ranking.ranked_files(columns),
-        partitions=ranking.ranked_partitions(columns, _partition_keys(files)),
+        partitions=ranking.ranked_partitions(
+            columns,
+            {
+                each.name: files.partition_strings(each.physical_name)
+                for each in files.metadata.partition_fields
+            },
+        ),
         sizes=ranking.size_classes(files.sizes),
         small_files=_small_files(files),
         log=_log(snapshot, times),
@@ -168,15 +181,16 @@ def vector_history(snapshot: Snapshot, times: CommitTimes, limit: int) -> Vector
     if not limit:
         return VectorHistory((), unknown)
     commits = _adjacent(times, snapshot.version)[-limit:]
-    events, moments = _Events(), []
+    pieces, moments = [_EVENTS.empty_table()], []
     read = read_commits(snapshot.storage, commits)
     for number, (commit, actions) in enumerate(zip(commits, read, strict=True)):
         info = read_commit_info(actions)
         name = as_string(info.get("operation")) or ""
         moments.append((commit.first, times.of_read(commit, info), name))
-        events.take(number, actions, snapshot.table)
+        pieces += _events(number, actions, snapshot.table)
     if not moments:
         return VectorHistory((), unknown)
+    events = pa.concat_tables(pieces)
     effect, codes = _effects(events)
     states = _states(snapshot, events, effect, len(commits))
     made = [
@@ -232,41 +246,29 @@ def _with_first_kept(found: figures.Freed, times: CommitTimes, before_ms: int) -
     return replace(found, first_kept=first.first, first_kept_ms=times.of(first))
 
 
-@dataclass
-class _Events:
-    """The adds and removes of commits, in columns."""
-
-    keys: list[pa.Array] = field(default_factory=list)
-    commit: list[NDArray[np.int64]] = field(default_factory=list)
-    is_add: list[NDArray[np.bool_]] = field(default_factory=list)
-    was_live: list[NDArray[np.bool_]] = field(default_factory=list)
-    deleted: list[NDArray[np.int64]] = field(default_factory=list)
-    has_vector: list[NDArray[np.bool_]] = field(default_factory=list)
-
-    def take(self, number: int, actions: JsonActions, root: str) -> None:
-        """Add those of one commit."""
-        table = actions.columns(_SCHEMA)
-        adds, removes = (
-            table.column(name).combine_chunks().drop_null() for name in ("add", "remove")
+def _events(number: int, actions: JsonActions, root: str) -> Iterator[pa.Table]:
+    """Yield the removes and the adds of one commit, in columns."""
+    table = actions.columns(_SCHEMA)
+    adds, removes = (table.column(name).combine_chunks().drop_null() for name in ("add", "remove"))
+    # Such a commit moves no row, and takes no file away: its files have been there before.
+    changes = pc.fill_null(pc.struct_field(adds, "dataChange"), True).to_numpy(False)
+    again = ~changes & (len(removes) == 0)
+    for found, is_add in ((removes, False), (adds, True)):
+        vectors = pc.struct_field(found, "deletionVector")
+        rows, size = (
+            pc.fill_null(pc.struct_field(vectors, [name]), 0).to_numpy(zero_copy_only=False)
+            for name in ("cardinality", "sizeInBytes")
         )
-        # Such a commit moves no row, and takes no file away: its files have been there before.
-        changes = pc.fill_null(pc.struct_field(adds, "dataChange"), True).to_numpy(False)
-        again = ~changes & (len(removes) == 0)
-        for found, is_add in ((removes, False), (adds, True)):
-            if not len(found):
-                continue
-            vectors = pc.struct_field(found, "deletionVector")
-            rows, size = (
-                pc.fill_null(pc.struct_field(vectors, [name]), 0).to_numpy(zero_copy_only=False)
-                for name in ("cardinality", "sizeInBytes")
-            )
-            paths = canonicalize_paths(pc.struct_field(found, "path"), root)
-            self.keys.append(file_keys(paths, vectors))
-            self.commit.append(np.full(len(found), number))
-            self.is_add.append(np.full(len(found), is_add))
-            self.was_live.append(again if is_add else np.ones(len(found), dtype=np.bool_))
-            self.deleted.append(rows)
-            self.has_vector.append((rows != 0) | (size != 0))
+        paths = canonicalize_paths(pc.struct_field(found, "path"), root)
+        columns = {
+            "key": file_keys(paths, vectors),
+            "commit": np.full(len(found), number),
+            "is_add": np.full(len(found), is_add),
+            "was_live": again if is_add else np.ones(len(found), dtype=np.bool_),
+            "deleted": rows,
+            "has_vector": (rows != 0) | (size != 0),
+        }
+        yield pa.table(columns, schema=_EVENTS)
 
 
 def _adjacent(times: CommitTimes, version: int) -> Sequence[LogFile]:
@@ -281,37 +283,34 @@ def _adjacent(times: CommitTimes, version: int) -> Sequence[LogFile]:
     return found[::-1]
 
 
-def _effects(events: _Events) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
+def _effects(events: pa.Table) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
     """Return what each event does to the number of live entries, and the key of each, encoded."""
-    if not events.keys:
-        return np.empty(0, dtype=np.int64), pa.array([], pa.large_string()).dictionary_encode()
-    codes = pa.concat_arrays(events.keys).dictionary_encode()
+    codes = events["key"].combine_chunks().dictionary_encode()
     numbers = codes.indices.to_numpy()
-    commit, is_add = np.concatenate(events.commit), np.concatenate(events.is_add)
+    commit, is_add, was_live = (events[n].to_numpy() for n in ("commit", "is_add", "was_live"))
     order = np.lexsort((commit, numbers))
     after = is_add[order].astype(np.int64)
     before = np.empty_like(after)
     before[1:] = after[:-1]
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = numbers[order][1:] != numbers[order][:-1]
-    before[first] = np.concatenate(events.was_live)[order][first]
+    before[first] = was_live[order][first]
     effect = np.empty_like(after)
     effect[order] = after - before
     return effect, codes
 
 
 def _states(
-    snapshot: Snapshot, events: _Events, effect: NDArray[np.int64], commits: int
+    snapshot: Snapshot, events: pa.Table, effect: NDArray[np.int64], commits: int
 ) -> NDArray[np.int64]:
     """Return files, vectors and deleted rows after each commit."""
     files = snapshot.files
     newest = np.array([len(files), files.has_vector.sum(), files.deleted_rows.sum()])
     changes = np.zeros((commits, 3), dtype=np.int64)
-    if len(effect):
-        commit = np.concatenate(events.commit)
-        np.add.at(changes[:, 0], commit, effect)
-        np.add.at(changes[:, 1], commit, effect * np.concatenate(events.has_vector))
-        np.add.at(changes[:, 2], commit, effect * np.concatenate(events.deleted))
+    commit = events["commit"].to_numpy()
+    np.add.at(changes[:, 0], commit, effect)
+    np.add.at(changes[:, 1], commit, effect * events["has_vector"].to_numpy())
+    np.add.at(changes[:, 2], commit, effect * events["deleted"].to_numpy())
     undone = np.cumsum(changes[::-1], axis=0)[::-1]
     later = np.vstack([undone[1:], np.zeros((1, 3), dtype=np.int64)])
     states: NDArray[np.int64] = newest - later
@@ -320,7 +319,7 @@ def _states(
 
 def _births(
     snapshot: Snapshot,
-    events: _Events,
+    events: pa.Table,
     effect: NDArray[np.int64],
     codes: pa.DictionaryArray,
     stamps: NDArray[np.int64],
@@ -330,10 +329,9 @@ def _births(
     with_vector = pa.array(files.has_vector)
     live = file_keys(files.paths.filter(with_vector), files.vectors.filter(with_vector))
     births = np.full(len(codes.dictionary), -1, dtype=np.int64)
-    if len(effect):
-        made = effect > 0
-        # Later commits overwrite earlier ones: the last that made an entry live counts.
-        births[codes.indices.to_numpy()[made]] = stamps[np.concatenate(events.commit)[made]]
+    made = effect > 0
+    # Later commits overwrite earlier ones: the last that made an entry live counts.
+    births[codes.indices.to_numpy()[made]] = stamps[events["commit"].to_numpy()[made]]
     places = pc.fill_null(pc.index_in(live, codes.dictionary), -1).to_numpy(zero_copy_only=False)
     found = np.full(len(live), -1, dtype=np.int64)
     found[places >= 0] = births[places[places >= 0]]
@@ -366,13 +364,6 @@ def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> figure
         newest_ms=int(known.max()) if len(known) else None,
         ages=ranking.ages(times_ms, now_ms),
     )
-
-
-def _partition_keys(files: FileSet) -> dict[str, Any]:
-    return {
-        field.name: files.partition_strings(field.physical_name)
-        for field in files.metadata.partition_fields
-    }
 
 
 def _small_files(files: FileSet) -> figures.SmallFiles:

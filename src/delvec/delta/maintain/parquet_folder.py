@@ -4,6 +4,13 @@ Partition values are in the names of folders, as Hive and Spark write them: `day
 Files of Spark hold their schema themselves. For others, the types are those of Spark's converter:
 unsigned integers get the next larger type, INT96 is a timestamp. What Delta or Spark have no type
 for is refused by name. All columns are nullable. Memory grows by some 500 bytes for each file.
+
+Where a streaming query has written the folder, the log of Spark's file sink says what counts.
+`_spark_metadata/` has a file for each batch, named by its number. Every tenth, by default, is
+`9.compact`, which has the entries of all batches up to its own. The first line is a version, each
+other one a file: `{"path": "file:///lake/t/part-0.parquet", "size": 9, ..., "action": "add"}`.
+Files that no batch names are those of attempts that failed. Spark reads none of them; their rows
+would be there twice.
 """
 
 from __future__ import annotations
@@ -11,14 +18,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types
 
 from delvec.delta.log.paths import LOG
-from delvec.delta.maintain.sink_log import SINK_LOG, committed_keys
 from delvec.delta.schema.partition_values import folder_values, parse_partition_value, shared_text
 from delvec.delta.schema.traversal import map_fields, nullable
 from delvec.delta.schema.types import (
@@ -31,6 +39,7 @@ from delvec.delta.schema.types import (
     parse_schema,
 )
 from delvec.delta.vacuum.candidates import table_of
+from delvec.documents import parse_json, whole_number
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -41,12 +50,9 @@ from delvec.errors import (
 from delvec.parquet.readable import readable
 from delvec.report.format import format_count
 from delvec.report.hints import Wording, call, format_hint
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.storage import Storage
-    from delvec.storage.backend import FileInfo
+from delvec.storage import Storage
+from delvec.storage.backend import FileInfo, locate, locate_decoded
+from delvec.storage.parallel import gather
 
 _NOT_ASCII: Final = re.compile(r"%[89A-Fa-f][0-9A-Fa-f]")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
@@ -96,14 +102,13 @@ _NANOSECONDS: Final = (
 _MOST_DIGITS: Final = 38
 # Parquet stores them in the same way, so that one file can be read as any of them.
 _WIDTHS: Final = {"byte": 0, "short": 1, "integer": 2}
-
-
-@dataclass(frozen=True)
-class PartitionFolders:
-    """The partition columns of a folder, and the values of its files."""
-
-    fields: tuple[Field, ...]  # in the order of the folders
-    values: Sequence[tuple[str | None, ...]]  # for each file, in this order; None for null
+SINK_LOG: Final = "_spark_metadata"
+_COMPACT: Final = ".compact"
+_VERSION: Final = "v1"
+_HINT: Final = (
+    "read the folder with Spark and append the rows to a new table; without a whole log nobody can"
+    " tell which files are part of it"
+)
 
 
 def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
@@ -133,8 +138,10 @@ def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
     return found, notes
 
 
-def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> PartitionFolders:
-    """Read the partition values of files from the names of their folders."""
+def partition_folders(
+    keys: Sequence[str], partition_by: object, root: str
+) -> tuple[tuple[Field, ...], list[tuple[str | None, ...]]]:
+    """Return the partition columns in the order of the folders, and their values for each file."""
     names, kinds = _asked(partition_by)
     found, like = [_pairs(key) for key in keys], "the table"
     if names is None:
@@ -162,11 +169,10 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
         tuple(shared_text([text], field.type) for field, text in zip(fields, row, strict=True))
         for row in values
     ]
-    return PartitionFolders(fields, spelled)
+    return fields, spelled
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
-    """Return the columns of a file by its footer."""
     written = (footer.metadata or {}).get(_SPARK_SCHEMA)
     if written is not None:
         try:
@@ -390,3 +396,61 @@ def _merged(kind: DataType, other: DataType, where: tuple[str, ...], path: str) 
         f"column {'.'.join(where)} is {other} in {path}, and {kind} in files before it",
         hint="write these files again with one type, or move them elsewhere",
     )
+
+
+def committed_keys(storage: Storage) -> frozenset[str] | None:
+    """Return the keys of the files that a stream has committed; None if it is no stream's target.
+
+    Lists the log, and reads the newest compacted batch and those after it.
+    """
+    listed = {info.key.rpartition("/")[2] for info in storage.list(SINK_LOG)}
+    batches = {whole_number(name.removesuffix(_COMPACT)): name for name in sorted(listed)}
+    numbers = [number for number in batches if number is not None]
+    if not listed:
+        return None
+    whole = [number for number in numbers if batches[number].endswith(_COMPACT)]
+    needed = range(max(whole, default=0), max(numbers, default=-1) + 1)
+    missing = next((number for number in needed if number not in batches), None)
+    if missing is not None:
+        raise FormatError(
+            "a batch of the stream's log is missing",
+            path=storage.uri_of(f"{SINK_LOG}/{missing}"),
+            expected=f"batches {needed[0]} to {needed[-1]}",
+            found="no file",
+            hint=_HINT,
+        )
+    read = gather(lambda number: list(_keys(storage, f"{SINK_LOG}/{batches[number]}")), needed)
+    return frozenset(key for keys in read for key in keys)
+
+
+def _keys(storage: Storage, batch: str) -> Iterator[str]:
+    uri, home = storage.uri_of(batch), f"{locate(storage.root).name}/"
+    version, *lines = storage.read(batch).decode("utf-8", "replace").rstrip("\n").split("\n")
+    if version != _VERSION:
+        raise FormatError(
+            "a batch of the stream's log has another form",
+            path=uri,
+            expected=f"{_VERSION} in the first line",
+            found=repr(version[:60]),
+            hint=_HINT,
+        )
+    for line in lines:
+        entry = parse_json(line, "an entry of the stream's log", path=uri)
+        named = entry.get("path") if isinstance(entry, dict) else None
+        if not isinstance(named, str) or entry.get("action") != "add":
+            raise FormatError(
+                "an entry of the stream's log adds no file",
+                path=uri,
+                found=repr(line[:100]),
+                hint=_HINT,
+            )
+        name = locate_decoded(unquote(named)).name
+        if not name.startswith(home):
+            raise FormatError(
+                "the stream's log names a file outside of the folder, as after it was moved",
+                path=uri,
+                expected=f"a file below {storage.root}",
+                found=named,
+                hint=_HINT,
+            )
+        yield name[len(home) :]

@@ -5,41 +5,40 @@ query reads files in which nothing is left to find. Here the live rows are read,
 columns alone, and the files are entered again with tight bounds. No data file is written.
 
 Eight files are read at once. Memory holds the indexed columns of one row group of each, and the new
-entries (some kilobytes each). After a conflict only files that have changed are read again.
+entries (some kilobytes each), formatted as those from footers. After a conflict only files that
+have changed are read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import DataFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again
-from delvec.delta.read.data_file import open_data_file
-from delvec.delta.read.row_statistics import compute_statistics, measured_columns
+from delvec.delta.read.data_file import ParquetData, open_data_file
+from delvec.delta.read.footer_statistics import NULLS, Form, as_logged, form_of
 from delvec.delta.read.vectors import load_vectors
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import walk
-from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Always, Predicate, columns_of
-from delvec.delta.skipping.statistics import statistics_json
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.delta.skipping.predicate import Always, Predicate, columns_of, parse_filters
+from delvec.delta.skipping.statistics import indexed_columns, prefix_length, statistics_json
 from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.storage.parallel import gather
+from delvec.vector import Bitmap
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.vector import Bitmap
-
-    _Key: TypeAlias = tuple[str, str | None]
+_Key: TypeAlias = tuple[str, str | None]
 
 
 _AT_ONCE: Final = 8
@@ -117,17 +116,16 @@ def _chosen(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> NDArray
     # The null count of one column tells whether a file has statistics of columns at all.
     counted = [("nullCount", *paths[0])] if paths else []
     found = files.statistics({_TIGHT: pa.bool_(), **dict.fromkeys(counted, pa.int64())})
-    is_tight, is_wide = (_is(found[_TIGHT], value, len(files)) for value in (True, False))
+    said = found[_TIGHT]
+    flags = [None] * len(files) if said is None else said.to_pylist()
+    is_tight, is_wide = (
+        np.array([flag is value for flag in flags], dtype=np.bool_) for value in (True, False)
+    )
     needed = is_wide | (files.has_vector & ~is_tight)
     for column in (files.row_counts, *(found[name] for name in counted)):
         unknown = True if column is None else column.is_null().to_numpy(zero_copy_only=False)
         needed |= unknown
     return np.flatnonzero(needed & files.may_match(predicate, time_zone))
-
-
-def _is(column: pa.Array | None, value: bool, count: int) -> NDArray[np.bool_]:  # noqa: FBT001
-    flags = [None] * count if column is None else column.to_pylist()
-    return np.array([flag is value for flag in flags], dtype=np.bool_)
 
 
 def _key(file: DataFile) -> _Key:
@@ -151,3 +149,91 @@ def _compute(snapshot: Snapshot, files: Sequence[DataFile], known: dict[_Key, st
         pairs = zip(window, load_vectors(storage, window), strict=True)
         texts = gather(compute, pairs, threads=_AT_ONCE)
         known |= zip(map(_key, window), texts, strict=True)
+
+
+def measured_columns(metadata: Metadata) -> StructType:
+    """Return the indexed columns that have statistics: no arrays, maps and variants."""
+    return StructType(_measured(indexed_columns(metadata).fields))
+
+
+def _measured(fields: Sequence[Field]) -> tuple[Field, ...]:
+    kept = []
+    for field in fields:
+        if isinstance(field.type, StructType):
+            inner = _measured(field.type.fields)
+            kept += [replace(field, type=StructType(inner))] if inner else []
+        elif isinstance(field.type, PrimitiveType) and field.type.name != "variant":
+            kept.append(field)
+    return tuple(kept)
+
+
+def compute_statistics(
+    data: ParquetData, vector: Bitmap | None, metadata: Metadata, *, tight_bounds: bool
+) -> dict[str, Any]:
+    """Return the statistics of the live rows of a file, by physical names.
+
+    The number of records is that of all rows; null counts and bounds are those of live rows.
+    """
+    rows = data.row_starts[-1]
+    data.check_vector(vector)
+    prefix = prefix_length(metadata)
+    leaves = [
+        (
+            path,
+            _Leaf(
+                data.schema.names.index(path[0].name),
+                [each.name for each in path[1:]],
+                form_of(kind, prefix),
+            ),
+        )
+        for path in walk(data.schema, structs_only=True)
+        if isinstance(kind := path[-1].type, PrimitiveType)
+    ]
+    for group in range(len(data.row_starts) - 1):
+        for _, columns in data.read_group(group, vector):
+            for _, leaf in leaves:
+                leaf.measure(columns)
+    found = ((path, leaf.statistics()) for path, leaf in leaves)
+    return as_logged(rows, found, tight_bounds=tight_bounds)
+
+
+@dataclass
+class _Leaf:
+    """A column of a primitive type, and what its values have been so far."""
+
+    place: int  # the position of its outermost column; `inner` is the path from there
+    inner: Sequence[str]
+    form: Form | None  # how its bounds are shown; None if it has none
+    nulls: int = 0
+    low: Any = None
+    high: Any = None
+    has_nan: bool = False
+
+    def measure(self, columns: Sequence[pa.Array]) -> None:
+        values = columns[self.place]
+        values = pc.struct_field(values, self.inner) if self.inner else values
+        self.nulls += values.null_count
+        if self.form is None:
+            return
+        values = self._comparable(values)
+        low, high = (each.as_py() for each in pc.min_max(values).values())
+        if low is not None:
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+
+    def _comparable(self, values: pa.Array) -> pa.Array:
+        """Return values in the form that bounds are shown from, without NaN."""
+        if pa.types.is_floating(values.type):
+            is_nan = pc.is_nan(values)
+            self.has_nan |= bool(pc.any(is_nan).as_py())
+            return values.filter(pc.invert(is_nan)) if self.has_nan else values
+        if pa.types.is_string(values.type):
+            return values.cast(pa.binary())
+        if pa.types.is_date(values.type):
+            return values.view(pa.int32())
+        return values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the number of nulls, and the bounds of all values; a NaN is above all others."""
+        high = None if self.has_nan else self.high
+        return {NULLS: self.nulls} | (self.form.shown(self.low, high) if self.form else {})

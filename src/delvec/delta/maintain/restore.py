@@ -17,32 +17,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.alter.table_state import TableState, add_features
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.paths import among
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.maintain.available_files import add_again, file_keys, require_files, require_kept
 from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
-from delvec.delta.schema.metadata import Property, property_number
+from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.skipping.predicate import Always
-from delvec.delta.write.change import Change, Operation, ReadSet
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, assign_row_ids, high_water_mark
+from delvec.delta.write.change import (
+    ROW_TRACKING_DOMAIN,
+    Change,
+    Operation,
+    ReadSet,
+    assign_row_ids,
+    high_water_mark,
+)
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.documents import parse_json
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.report.format import format_count, format_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
 """The metadata domain that names the columns by which a table is clustered."""
@@ -131,8 +134,6 @@ def _with_marks(now: Metadata, then: Metadata) -> str:
 
 
 def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], Outcome]:
-    """Prepare the restoration of a version."""
-
     def prepare(attempt: Attempt) -> Outcome:
         newest = attempt.snapshot
         require_writable(newest, "restore")
@@ -189,7 +190,8 @@ class _Difference:
     @classmethod
     def of(cls, newest: Snapshot, wanted: Snapshot) -> _Difference:
         now, then = (file_keys(each.files.paths, each.files.vectors) for each in (newest, wanted))
-        return cls(newest.files, wanted.files, _rows_not_in(now, then), _rows_not_in(then, now))
+        removed, added = (np.flatnonzero(~among(*each)) for each in ((now, then), (then, now)))
+        return cls(newest.files, wanted.files, removed, added)
 
     @property
     def is_one(self) -> bool:
@@ -204,7 +206,6 @@ class _Difference:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """The counts of the history, by delta-spark's names."""
         return {
             "tableSizeAfterRestore": int(self.wanted.sizes.sum()),
             "numOfFilesAfterRestore": len(self.wanted),
@@ -213,11 +214,6 @@ class _Difference:
             "removedFilesSize": int(self.newest.sizes[self.removed].sum()),
             "restoredFilesSize": int(self.wanted.sizes[self.added].sum()),
         }
-
-
-def _rows_not_in(keys: pa.Array, others: pa.Array) -> NDArray[np.int64]:
-    there = pc.is_in(keys, value_set=others).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(~there)
 
 
 def _with_ids(

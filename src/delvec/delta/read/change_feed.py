@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,25 +25,21 @@ from delvec.delta.log.actions import (
     Kind,
     adds_schema,
     conform_struct,
-    from_json,
+    from_json_of_all,
 )
-from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.file_set import FileSet, LooseEntries
 from delvec.delta.log.history import CommitTimes, commit_times, read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.read.vectors import LazyVectors, load_vectors
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.types import ArrayType, DataType, MapType, StructType
 from delvec.errors import FormatError, InvalidArgumentError, add_location
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.storage import Storage
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
@@ -62,18 +58,12 @@ _KINDS: Final[tuple[Kind, ...]] = ("cdc", "add", "remove")
 
 @dataclass(frozen=True)
 class ChangeFeed:
-    """The changes of some versions.
+    """The changes of some versions."""
 
-    Attributes:
-        snapshot: The last version, by whose columns all files are read.
-        whole: Files of which all rows that no vector has were inserted or deleted.
-        partial: Files of which the rows that a vector has were inserted or deleted.
-        recorded: Files that hold changes, with the type of each in the column `_change_type`.
-    """
-
-    snapshot: Snapshot
-    whole: FeedPart
-    partial: FeedPart
+    snapshot: Snapshot  # the last version, by whose columns all files are read
+    whole: FeedPart  # files of which all rows that no vector has were inserted or deleted
+    partial: FeedPart  # files of which the rows that a vector has were inserted or deleted
+    # Files that hold changes, with the type of each in the column `_change_type`.
     recorded: FeedPart
 
 
@@ -110,16 +100,12 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
 
 @dataclass(frozen=True)
 class FeedPart:
-    """Files whose rows are changes.
+    """Files whose rows are changes."""
 
-    Attributes:
-        files: One entry for each version and change; a file may be in here several times.
-        constants: What holds for all rows of an entry: type of the change, version, timestamp.
-        marks: Vectors by the number of the entry; they are loaded at the first use.
-    """
-
-    files: FileSet
+    files: FileSet  # one entry for each version and change; a file may be in here several times
+    # What holds for all rows of an entry: type of the change, version, timestamp.
     constants: pa.Table
+    # Vectors by the number of the entry; they are loaded at the first use.
     marks: Mapping[int, Bitmap]
 
 
@@ -148,38 +134,27 @@ class PartBuilder:
 
     @property
     def table(self) -> pa.Table:
-        """All entries so far."""
         return pa.concat_tables(self._pieces).combine_chunks()
 
     def part(self) -> FeedPart:
         """Return the part, without vectors."""
         table, snapshot = self.table, self._snapshot
         paths, stats = (table[name].combine_chunks() for name in ("path", "stats"))
-        files = FileSet(
-            snapshot.metadata,
-            snapshot.table,
-            paths,
-            table.drop_columns(["path", "stats", *FEED_COLUMNS.names]),
-            (LooseEntries(stats),),
-            np.zeros(table.num_rows, dtype=np.int32),
-            np.arange(table.num_rows, dtype=np.int64),
+        columns = table.drop_columns(["path", "stats", *FEED_COLUMNS.names])
+        files = FileSet.of_one(
+            LooseEntries(stats), snapshot.metadata, snapshot.table, paths, columns
         )
         return FeedPart(files, table.select(FEED_COLUMNS.names), {})
 
 
 @dataclass(frozen=True, slots=True)
 class FeedCommit:
-    """A commit of the feed.
-
-    Attributes:
-        time: Its timestamp in microseconds since 1970.
-        changes_rows: Whether its files hold other rows than before.
-    """
+    """A commit of the feed."""
 
     actions: JsonActions
     version: int
-    time: int
-    changes_rows: bool
+    time: int  # its timestamp in microseconds since 1970
+    changes_rows: bool  # whether its files hold other rows than before
 
     @classmethod
     def of(cls, commit: LogFile, actions: JsonActions, times: CommitTimes) -> FeedCommit:
@@ -193,7 +168,7 @@ def changing_versions(
     commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
 ) -> set[int]:
     """Return the versions that have an action of a kind which changes rows."""
-    found, at = _parsed(commits, kind, partition_names)
+    found, at = from_json_of_all([each.actions for each in commits], kind, partition_names)
     changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
     places = np.unique(at[changing.to_numpy(zero_copy_only=False)])
     return {commits[place].version for place in places.tolist()}
@@ -202,7 +177,7 @@ def changing_versions(
 def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapshot) -> pa.Table:
     """Return the files of one kind of action that change rows, with version and time of each."""
     names = snapshot.partition_names
-    found, at = _parsed(commits, kind, names)
+    found, at = from_json_of_all([each.actions for each in commits], kind, names)
     if kind != "cdc":
         changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
         found, at = found.filter(changing), at[changing.to_numpy(zero_copy_only=False)]
@@ -236,7 +211,7 @@ def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapsh
 
 
 def batched(commits: Sequence[FeedCommit]) -> Iterator[list[FeedCommit]]:
-    """Yield small commits together: parsing one takes milliseconds, however small it is."""
+    """Yield small commits together, see `from_json_of_all`."""
     batch: list[FeedCommit] = []
     size = 0
     for commit in commits:
@@ -314,23 +289,6 @@ def _only_copies(info: Mapping[str, Any]) -> bool:
         and isinstance(metrics, dict)
         and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
     )
-
-
-def _parsed(
-    commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
-) -> tuple[pa.StructArray, NDArray[np.int64]]:
-    """Parse the actions of one kind of all commits together; the numbers tell whose each is."""
-    whole = JsonActions(
-        commits[0].actions.uri, b"\n".join(commit.actions.data for commit in commits)
-    )
-    try:
-        found, lines = from_json(whole, kind, partition_names)
-    except FormatError:
-        for commit in commits:  # for the error to name the right file
-            from_json(commit.actions, kind, partition_names)
-        raise
-    counts = [commit.actions.line_count for commit in commits]
-    return found, np.repeat(np.arange(len(commits)), counts)[lines]
 
 
 class _Collector:
@@ -429,6 +387,5 @@ class _Collector:
 
 
 def _keys(entries: pa.Table) -> pa.Array:
-    """Return the keys of files of several versions: version and path."""
     version = entries[COMMIT_VERSION].combine_chunks().cast(pa.string())
     return pc.binary_join_element_wise(version, entries["path"].combine_chunks(), "\0")

@@ -38,16 +38,11 @@ _FIRST_SAFE: Final = {"date": -141_427, "timestamp": -2_208_988_800_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Conformer:
-    """How the columns of one file are found and read.
-
-    Attributes:
-        by_id: Fields are found by their Parquet ids and not by their names.
-        old_calendar: Dates and timestamps were written in the calendar of Spark 2.
-    """
+    """How the columns of one file are found and read."""
 
     path: str
-    by_id: bool = False
-    old_calendar: bool = False
+    by_id: bool = False  # fields are found by their Parquet ids and not by their names
+    old_calendar: bool = False  # dates and timestamps were written in the calendar of Spark 2
 
     def conform(self, array: pa.Array, data_type: DataType, where: str) -> pa.Array:
         """Return an array in exactly `arrow_type(data_type)`."""

@@ -1,4 +1,9 @@
-"""One Parquet file of a table: opened, checked against the log, and read by row group."""
+"""One Parquet file of a table: opened, checked against the log, and read by row group.
+
+It may have columns that its table does not have any more: with column mapping a drop changes the
+metadata alone, and files keep the values until they are rewritten. Only footers tell which files:
+one request for each, 16 at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +12,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from delvec.delta.read.conform import Conformer, find_field, has_field_ids
-from delvec.delta.read.row_group_bounds import leaf_count
-from delvec.delta.schema.types import MappingMode, StructType, arrow_type
-from delvec.errors import FormatError
+from delvec.delta.log.file_set import DataFile, FileSet
+from delvec.delta.read.change_feed import CHANGE_TYPE
+from delvec.delta.read.conform import FIELD_ID, Conformer, find_field, has_field_ids
+from delvec.delta.read.footer_statistics import leaf_count
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.traversal import all_fields
+from delvec.delta.schema.types import DataType, Field, MappingMode, StructType, arrow_type, children
+from delvec.documents import whole_number
+from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
 from delvec.parquet.readable import open_parquet, readable, wants_threads
+from delvec.storage import Storage
+from delvec.storage.input_file import InputFile
 from delvec.storage.listed_files import open_listed_file
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import DataFile
-    from delvec.storage import Storage
-    from delvec.storage.input_file import InputFile
-    from delvec.vector import Bitmap
+from delvec.storage.parallel import gather
+from delvec.vector import Bitmap
 
 _BATCH_ROWS: Final = 1 << 16
 _ROWS_PER_BYTE: Final = 8  # more is possible: a million equal values take some bytes
 _FOOTER_GUESS: Final = 1 << 16  # what pyarrow asks for first
 _CALENDAR_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_AT_ONCE: Final = 16
+_MATERIALIZED: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
 
 
 @contextmanager
 def open_data_file(
     storage: Storage, file: DataFile, schema: StructType, *, mapping_mode: MappingMode
 ) -> Iterator[ParquetData]:
-    """Open a data file to read some columns of it."""
     place, key = open_listed_file(storage, file.path)
     uri = place.uri_of(key)
     with place.open_input(key, file.size or None) as source:
@@ -65,7 +73,6 @@ class ParquetData:
     by_id: bool
 
     def check_vector(self, vector: Bitmap | None) -> None:
-        """Refuse a deletion vector of more rows than the file has."""
         rows = self.row_starts[-1]
         if vector is not None and vector.max is not None and vector.max >= rows:
             raise FormatError(
@@ -136,10 +143,6 @@ class ParquetData:
         """Whether the file may hold dates in the calendar of Spark 2."""
         return has_old_calendar(self.parquet.metadata.metadata)
 
-    @cached_property
-    def _conformer(self) -> Conformer:
-        return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
-
     def _stored_columns(self, group: int) -> Iterator[tuple[int, list[pa.Array]]]:
         """Read the columns that the file has, as they are stored; yield the count of rows too."""
         places = [place for place in self._places if place is not None]
@@ -198,11 +201,12 @@ class ParquetData:
 
     def _conformed(self, stored: Sequence[pa.Array], count: int) -> list[pa.Array]:
         remaining = iter(stored)
+        conformer = Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
         with readable(self.uri):
             return [
                 pa.nulls(count, arrow_type(field.type))
                 if place is None
-                else self._conformer.conform(next(remaining), field.type, field.name)
+                else conformer.conform(next(remaining), field.type, field.name)
                 for field, place in zip(self.schema.fields, self._places, strict=True)
             ]
 
@@ -212,3 +216,93 @@ def has_old_calendar(facts: Mapping[bytes, bytes] | None) -> bool:
     known = facts or {}
     is_old = known.get(b"org.apache.spark.version", b"3.1") < b"3.1"
     return is_old or any(key in known for key in _CALENDAR_KEYS)
+
+
+def read_schemas(
+    storage: Storage, files: Sequence[tuple[str, int]]
+) -> list[pa.Schema | DelvecError | None]:
+    """Read the columns of files, by path and size, from their footers.
+
+    Why not for a file that cannot be read, and None for one that is gone.
+    """
+
+    def schema_of(file: tuple[str, int]) -> pa.Schema | DelvecError | None:
+        path, size = file
+        try:
+            place, key = open_listed_file(storage, path)
+            with place.open_input(key, size or None) as source, readable(path):
+                return open_parquet(source).schema_arrow
+        except ObjectNotFoundError:
+            return None
+        except DelvecError as error:
+            return error
+
+    return gather(schema_of, files, _AT_ONCE)
+
+
+def may_have_dropped(metadata: Metadata) -> bool:
+    """Return whether columns may have been dropped and still be in files, by the ids ever given."""
+    if metadata.mapping_mode == "none":
+        return False
+    highest = whole_number(metadata.configuration.get(Property.MAX_COLUMN_ID, ""))
+    ids = {field.field_id for field in all_fields(metadata.schema)}
+    return highest is None or highest > len(ids)
+
+
+def have_dropped(storage: Storage, files: FileSet) -> NDArray[np.bool_]:
+    """Return which live files have columns that their table does not have any more."""
+    if not may_have_dropped(files.metadata):
+        return np.zeros(len(files), dtype=np.bool_)
+    places = zip(files.paths.to_pylist(), files.sizes.tolist(), strict=True)
+    found = read_schemas(storage, list(places))
+    for each in found:
+        if isinstance(each, DelvecError):
+            raise each
+    # A file that is gone is an error of whatever reads it.
+    known = [files.metadata]
+    return np.array(
+        [isinstance(each, pa.Schema) and bool(foreign_columns(each, known)) for each in found],
+        dtype=np.bool_,
+    )
+
+
+def foreign_columns(stored: pa.Schema, known: Sequence[Metadata]) -> list[str]:
+    """Return the columns of a file that no definition of its table has, nested ones by path."""
+    own = {each.configuration.get(name, "").lower() for each in known for name in _MATERIALIZED}
+    schemas = [each.schema for each in known]
+    return [
+        name
+        for name in _foreign(list(stored), schemas)
+        if name.lower() not in own and name != CHANGE_TYPE
+    ]
+
+
+def _foreign(stored: Sequence[pa.Field], known: Sequence[StructType]) -> list[str]:
+    found = []
+    for field in stored:
+        same = [each for kind in known for each in kind.fields if _is_same(field, each)]
+        inner = _foreign_inside(field.type, [each.type for each in same])
+        found += [f"{field.name}.{name}" for name in inner] if same else [field.name]
+    return found
+
+
+def _foreign_inside(stored: pa.DataType, known: Sequence[DataType]) -> list[str]:
+    structs = [each for each in known if isinstance(each, StructType)]
+    if pa.types.is_struct(stored):  # which a variant is to Parquet as well
+        return _foreign(list(stored), structs) if structs else []
+    parts: list[tuple[str, pa.DataType]] = []
+    if pa.types.is_map(stored):
+        parts = [("key", stored.key_type), ("value", stored.item_type)]
+    elif pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        parts = [("element", stored.value_type)]
+    found = []
+    for name, kind in parts:
+        same = [each.type for outer in known for each in children(outer) if each.name == name]
+        found += [f"{name}.{inner}" for inner in _foreign_inside(kind, same)]
+    return found
+
+
+def _is_same(stored: pa.Field, field: Field) -> bool:
+    number = (stored.metadata or {}).get(FIELD_ID)
+    is_id = field.field_id is not None and number == str(field.field_id).encode()
+    return is_id or stored.name.lower() == field.physical_name.lower()

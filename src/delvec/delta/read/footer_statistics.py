@@ -1,9 +1,12 @@
-"""Statistics and row counts of a data file from its Parquet footer; no row is read.
+"""What a Parquet footer tells: rows, the bounds of row groups, and statistics for the log.
 
-They differ from delta-spark's, which reads all rows, in what a footer lacks: arrays and maps have
-no null count, a column with a NaN has no maximum, one with strings of kilobytes no bounds. Bounds
-are cut, rounded or omitted to become JSON: a missing one keeps a file in every query, a wrong one
-would lose rows. So what is in doubt is omitted.
+Bounds are trusted only where a column is stored in the very type that the table has: those of
+INT96, of other units and of types that were widened since are ignored.
+
+Statistics differ from delta-spark's, which reads all rows, in what a footer lacks: arrays and maps
+have no null count, a column with a NaN has no maximum, one with strings of kilobytes no bounds.
+Bounds are cut, rounded or omitted to become JSON: a missing one keeps a file in every query, a
+wrong one would lose rows. So what is in doubt is omitted.
 
 Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
@@ -13,29 +16,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import types
 
-from delvec.delta.read.row_group_bounds import decimal_of, find_leaf, string_of
-from delvec.delta.schema.traversal import walk
-from delvec.delta.schema.types import Field, PrimitiveType, arrow_type
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.read.conform import find_field, plain_type
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.traversal import find, walk
+from delvec.delta.schema.types import Field, PrimitiveType, StructType, arrow_type
+from delvec.delta.skipping.data_skipping import ColumnBounds
+from delvec.delta.skipping.predicate import ColumnPath
 from delvec.delta.skipping.statistics import indexed_columns, prefix_length
 from delvec.errors import FormatError
 from delvec.parquet.readable import read_footer
+from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 MIN, MAX, NULLS = "minValues", "maxValues", "nullCount"
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand
@@ -125,7 +129,8 @@ def file_statistics(
             index += held.get_field_index("metadata")  # null exactly where the variant is
         columns = [group.column(index).statistics for group in groups if group.num_rows]
         statistics = _bounds(kind, held, columns, prefix)
-        if kind.name in _INEXACT and not _names_nan(footer):
+        # A NaN is the maximum of Java's writer, Spark's; others omit it.
+        if kind.name in _INEXACT and not str(footer.created_by).startswith("parquet-mr"):
             statistics.pop(MAX, None)
         if all(each is not None and each.has_null_count for each in columns):
             statistics[NULLS] = sum(each.null_count for each in columns)
@@ -167,7 +172,6 @@ class Form:
 
 
 def form_of(kind: PrimitiveType, prefix: int) -> Form | None:
-    """Return the form of a type's bounds; None if it has none."""
     if kind.decimal:
         return Form(partial(decimal_of, scale=kind.decimal[1]), _same, _same)
     if kind.name == "string":  # compared as bytes, which is the order of strings in Spark
@@ -259,11 +263,6 @@ def _is_nan(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, float) and isnan(value)
 
 
-def _names_nan(footer: pq.FileMetaData) -> bool:
-    """Tell whether a NaN would be the maximum, as of Java's writer, Spark's; others omit it."""
-    return str(footer.created_by).startswith("parquet-mr")
-
-
 def _is_exact(column: Any) -> bool:  # noqa: ANN401
     """Tell whether a row group has both bounds; newer versions of pyarrow know if they were cut."""
     return (
@@ -281,3 +280,113 @@ def _footer_counts(storage: Storage, files: FileSet, indexes: Sequence[int]) -> 
         return row_count(place, key, int(files.sizes[index]))
 
     return gather(count, indexes)
+
+
+def footer_bounds(
+    parquet: pq.ParquetFile, schema: StructType, *, by_id: bool, path: str
+) -> Callable[[ColumnPath], ColumnBounds | None]:
+    """Return the bounds of columns, one entry per row group, for `data_skipping.may_match`."""
+    groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
+    row_counts = pa.array([group.num_rows for group in groups], pa.int64())
+
+    def bounds_of(column: ColumnPath) -> ColumnBounds | None:
+        fields = find(schema, column)
+        if fields is None:
+            return None
+        index, stored = find_leaf(list(parquet.schema_arrow), fields, by_id=by_id, path=path)
+        if index is None:
+            return ColumnBounds(null_count=row_counts, row_count=row_counts)
+        if (
+            types.is_nested(stored)
+            or stored != arrow_type(fields[-1].type)
+            or parquet.schema.column(index).physical_type == "INT96"
+        ):
+            return None
+        return _per_group([group.column(index).statistics for group in groups], stored, row_counts)
+
+    return bounds_of
+
+
+def leaf_count(stored: pa.DataType) -> int:
+    """Count the Parquet columns that a type is stored in.
+
+    >>> leaf_count(pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())])))
+    3
+    """
+    if isinstance(stored, pa.BaseExtensionType):
+        return leaf_count(stored.storage_type)
+    if types.is_struct(stored):
+        return sum(leaf_count(stored.field(index).type) for index in range(stored.num_fields))
+    if types.is_map(stored):
+        return leaf_count(stored.key_type) + leaf_count(stored.item_type)
+    return leaf_count(stored.value_type) if types.is_nested(stored) else 1
+
+
+def find_leaf(
+    stored: Sequence[pa.Field], column: Sequence[Field], *, by_id: bool, path: str
+) -> tuple[int | None, pa.DataType]:
+    """Return the place of a column among a file's Parquet columns, and its type there.
+
+    The column is a path through structs. Its place is None if the file does not have it.
+    """
+    first, kind = 0, pa.null()
+    for field in column:
+        index = find_field(stored, field, by_id=by_id, path=path)
+        if index is None:
+            return None, pa.null()
+        first += sum(leaf_count(each.type) for each in stored[:index])
+        kind = plain_type(stored[index].type)
+        stored = list(kind) if types.is_struct(kind) else []
+    return first, kind
+
+
+def _per_group(statistics: Sequence[Any], kind: pa.DataType, row_counts: pa.Array) -> ColumnBounds:
+    known = [each if each is not None and each.has_min_max else None for each in statistics]
+    nulls = [
+        each.null_count
+        if each is not None and each.has_null_count and each.null_count in (0, rows)
+        else None
+        for each, rows in zip(statistics, row_counts.to_pylist(), strict=True)
+    ]
+    return ColumnBounds(
+        minimum=_values([each and each.min_raw for each in known], kind),
+        maximum=_values([each and each.max_raw for each in known], kind),
+        null_count=pa.array(nulls, pa.int64()),
+        row_count=row_counts,
+    )
+
+
+def _values(raw: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+    """Read statistics in their physical form, which unlike Python's dates has no limits."""
+    if types.is_date32(kind) or types.is_timestamp(kind):
+        return pa.array(raw, pa.int32() if types.is_date32(kind) else pa.int64()).view(kind)
+    if types.is_decimal(kind):
+        read: Callable[[Any], Any] = partial(decimal_of, scale=kind.scale)
+    elif types.is_string(kind):
+        read = string_of
+    elif types.is_floating(kind):
+        read = _number
+    elif types.is_boolean(kind) or types.is_integer(kind) or types.is_binary(kind):
+        return pa.array(raw, kind)
+    else:
+        return None
+    return pa.array([None if each is None else read(each) for each in raw], kind)
+
+
+def _number(raw: float) -> float | None:
+    return None if isnan(raw) else raw
+
+
+def string_of(raw: bytes) -> str | None:
+    """Decode a bound of strings; None if it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:  # cut inside a character by a writer that keeps bounds short
+        return None
+
+
+def decimal_of(raw: int | bytes, scale: int) -> Decimal:
+    """Decode a bound of decimals from any of the three physical types that files have."""
+    number = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+    digits = tuple(int(digit) for digit in str(abs(number)))
+    return Decimal((int(number < 0), digits, -scale))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delvec.delta.log.file_set import DataFile, FileSet
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
+from delvec.storage import Storage
 from delvec.storage.listed_files import are_absolute, open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap, Descriptor
-
-if TYPE_CHECKING:
-    from delvec.storage import Storage
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:

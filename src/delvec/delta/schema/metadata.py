@@ -101,7 +101,6 @@ def retention_text(properties: Mapping[str, str], name: str) -> str:
 def property_number(
     properties: Mapping[str, str], name: str, default: int, at_most: int = LONG_MAX
 ) -> int:
-    """Return a property that is a whole number."""
     text = properties.get(name, str(default)).strip()
     number = whole_number(text, at_most)
     if number is None:
@@ -143,7 +142,6 @@ class Metadata:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Metadata:
-        """Read the `metaData` action."""
         text, columns = value.get("schemaString"), value.get("partitionColumns")
         if not isinstance(text, str):
             raise FormatError("the metadata of the table has no schema", found=repr(text)[:40])
@@ -184,7 +182,6 @@ class Metadata:
         return {key: item for key, item in value.items() if item is not None}
 
     def is_on(self, name: str) -> bool:
-        """Tell whether a property that is true or false is set to true."""
         return self.configuration.get(name, "false").strip().lower() == "true"
 
     def require_readable(self, table: str) -> None:
@@ -209,7 +206,6 @@ class Metadata:
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the table, those of the partitions included."""
         return parse_schema(self.schema_string, self.mapping_mode)
 
     @cached_property

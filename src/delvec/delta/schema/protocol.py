@@ -33,26 +33,18 @@ WRITERS_WITH_FEATURES: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One table feature.
-
-    Attributes:
-        for_readers: Whether readers must support it.
-        is_read: Whether delvec supports reading it.
-        advice: The hint of errors where it is not read or not written.
-        writing: What delvec does on writing.
-        switch: The property that is true where the feature is in use; empty if there is none.
-        versions: The lowest (reader, writer) versions that have the feature without naming it.
-        needs: Other features that must be there as well.
-    """
+    """One table feature."""
 
     name: str
-    for_readers: bool = False
-    is_read: bool = True
-    advice: str = ""
-    writing: Writing = "handled"
+    for_readers: bool = False  # whether readers must support it
+    is_read: bool = True  # whether delvec supports reading it
+    advice: str = ""  # the hint of errors where it is not read or not written
+    writing: Writing = "handled"  # what delvec does on writing
+    # The property that is true where the feature is in use; empty if there is none.
     switch: str = ""
+    # The lowest (reader, writer) versions that have the feature without naming it.
     versions: tuple[int, int] | None = None
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # other features that must be there as well
 
 
 _CATALOG: Final = "its commits are in a catalog: read it through the catalog that owns it"

@@ -13,34 +13,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
 from math import isnan
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.skipping import predicate as nodes
 from delvec.delta.skipping.predicate import ColumnPath, Operator, Predicate, push_down_not
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known of a column in each file: arrays of one entry per file, null if unknown.
+    """What is known of a column in each file: arrays of one entry per file, null if unknown."""
 
-    Attributes:
-        minimum: No value that is neither null nor NaN is smaller.
-        maximum: No value that is neither null nor NaN is larger.
-        null_count: Nulls among the rows; to be trusted where it is 0 or equals `row_count`.
-        row_count: Rows, nulls included.
-    """
-
-    minimum: pa.Array | None = None
-    maximum: pa.Array | None = None
+    minimum: pa.Array | None = None  # no value that is neither null nor NaN is smaller
+    maximum: pa.Array | None = None  # no value that is neither null nor NaN is larger
+    # Nulls among the rows; to be trusted where it is 0 or equals `row_count`.
     null_count: pa.Array | None = None
-    row_count: pa.Array | None = None
+    row_count: pa.Array | None = None  # rows, nulls included
 
 
 BoundsOf: TypeAlias = "Callable[[ColumnPath], ColumnBounds | None]"

@@ -23,8 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.schema.traversal import resolve
-from delvec.delta.schema.types import StructType, arrow_type
+from delvec.delta.schema.types import WIDEST_CHAR, StructType, arrow_type
 from delvec.documents import parse_time
+from delvec.errors import InvalidArgumentError
+from delvec.report.format import did_you_mean
 
 ColumnPath: TypeAlias = tuple[str, ...]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
@@ -53,6 +55,8 @@ _PYTHON_TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]
     (pa.types.is_date32, (date,)),
     (pa.types.is_decimal128, (Decimal, int)),
 )
+_COMPARISONS: Final[dict[str, Operator]] = {"=": "=", "==": "=", **{op: op for op in _COMPARE}}
+_OPERATORS: Final = (*_COMPARISONS, "in", "not in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +343,6 @@ def _leaf(
 
 
 def values_of(predicate: Comparison | In | StartsWith) -> tuple[object, ...]:
-    """Return the values that a column is compared with."""
     match predicate:
         case Comparison(_, _, value):
             return (value,)
@@ -366,3 +369,101 @@ def _compared(column: pc.Expression, op: Operator, value: pa.Scalar) -> pc.Expre
         return result | is_nan if op in (">", ">=") else result
     against_nan = {"=": is_nan, ">=": is_nan, "!=": ~is_nan, "<": ~is_nan, "<=": column.is_valid()}
     return against_nan.get(op, pc.scalar(False))
+
+
+def parse_filters(filters: Sequence[object], schema: StructType) -> Predicate:
+    """Read the tuples that pyarrow and deltalake take as filters.
+
+    A list of `(column, operator, value)` means all of them, a list of such lists any of the lists.
+    Operators are `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in`; None goes with `=` and
+    `!=` and means null. A column inside a struct is a tuple of names, or joined by dots.
+
+    >>> from delvec.delta.schema.types import Field, PrimitiveType, StructType
+    >>> schema = StructType((Field("id", PrimitiveType("long")),))
+    >>> parse_filters([("id", ">=", 5)], schema)
+    Comparison(column=('id',), op='>=', value=5)
+    """
+    if isinstance(filters, (list, tuple)) and all(isinstance(each, list) for each in filters):
+        groups = [_parse_group(each, schema) for each in filters]
+        if not groups:
+            return Always()
+        return groups[0] if len(groups) == 1 else Or(tuple(groups))
+    return _parse_group(filters, schema)
+
+
+def _parse_group(filters: object, schema: StructType) -> Predicate:
+    if not isinstance(filters, (list, tuple)) or not filters:
+        raise _malformed(filters)
+    parsed = tuple(_parse_filter(each, schema) for each in filters)
+    return parsed[0] if len(parsed) == 1 else And(parsed)
+
+
+def _malformed(found: object) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"filters are malformed: found {_shown(found)}",
+        hint='pass a list of tuples, [("id", ">=", 5)], or a list of such lists for OR',
+    )
+
+
+def _parse_filter(each: object, schema: StructType) -> Predicate:
+    if not isinstance(each, tuple) or len(each) != 3:
+        raise _malformed(each)
+    name, written, value = each
+    path, kind = find_column(_path_of(name, schema), schema)
+    # As SQL compares char(n); a wider one is refused when it is read.
+    width = min(schema.field(path[0]).char_width or 0, WIDEST_CHAR)
+    if width and isinstance(value, str):
+        value = value.ljust(width)
+    elif width and isinstance(value, (list, tuple, set, frozenset)):
+        value = [text.ljust(width) if isinstance(text, str) else text for text in value]
+    if written in ("in", "not in"):
+        members = In(path, _parse_members(path, kind, value))
+        return members if written == "in" else Not(members)
+    op = _COMPARISONS.get(written) if isinstance(written, str) else None
+    if op is None:
+        raise InvalidArgumentError(
+            f"there is no operator {_shown(written)}, only {', '.join(_OPERATORS)}",
+            hint=did_you_mean(str(written), _OPERATORS, 1),
+        )
+    if value is None and op in ("=", "!="):
+        return IsNull(path) if op == "=" else Not(IsNull(path))
+    return Comparison(path, op, _parse_value(path, kind, value))
+
+
+def _path_of(name: object, schema: StructType) -> ColumnPath:
+    if isinstance(name, str):
+        return (name,) if name in schema.names or "." not in name else tuple(name.split("."))
+    if isinstance(name, tuple) and name and all(isinstance(part, str) for part in name):
+        return name
+    raise _malformed(name)
+
+
+def _parse_members(path: ColumnPath, kind: pa.DataType, values: object) -> tuple[object, ...]:
+    if not isinstance(values, (list, tuple, set, frozenset)):
+        raise InvalidArgumentError(
+            f"`in` on column {'.'.join(path)} needs a list of values, got {_shown(values)}"
+        )
+    return tuple(_parse_value(path, kind, value) for value in values)
+
+
+def _parse_value(path: ColumnPath, kind: pa.DataType, value: object) -> object:
+    parsed = convert_literal(value, kind)
+    if parsed is not None:
+        return parsed
+    hint = None
+    if value is None:
+        hint = f'ask for nulls by ("{".".join(path)}", "=", None)'
+    elif pa.types.is_timestamp(kind) and kind.tz:
+        hint = "give the time zone: 2024-01-31T12:00:00+00:00"
+    elif pa.types.is_timestamp(kind):
+        hint = "the column has no time zone: 2024-01-31T12:00:00"
+    elif pa.types.is_decimal(kind):
+        hint = 'give a decimal.Decimal that fits: Decimal("1.25")'
+    raise InvalidArgumentError(
+        f"column {'.'.join(path)} of type {kind} cannot be compared with {_shown(value)}", hint=hint
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -6,6 +6,7 @@ These commands commit metadata and write no rows; only `add_constraint` needs a 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,24 +15,21 @@ import pyarrow as pa
 
 from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.restore import clustered_by
 from delvec.delta.schema.expressions import require_plain
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.report.hints import argument, format_hint
 
 if TYPE_CHECKING:
-    import os
-
     from pyspark.sql import SparkSession
     from typing_extensions import Self, Unpack
-
-    from delvec.delta.alter.table_state import TableState
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import WriteOptions
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from delvec.calls import require_condition
 from delvec.delta.check.check import check
+from delvec.delta.check.report import CheckReport
 from delvec.delta.maintain.downgrade import DowngradeReport, drop_vectors
 from delvec.delta.maintain.inspect import inspect
 from delvec.delta.table.arguments import by_name
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.traces.find import find_traces
+from delvec.delta.traces.report import TracesReport
 from delvec.delta.traces.rows import Condition, TupleCondition
+from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import InvalidArgumentError
+from delvec.inspection.report import InspectReport
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from typing_extensions import Unpack
 
-    from delvec.delta.check.report import CheckReport
     from delvec.delta.table.reads import Where
-    from delvec.delta.traces.report import TracesReport
-    from delvec.delta.write.transaction import WriteOptions
-    from delvec.inspection.report import InspectReport
 
 _ON_SPARK: Final = ("purge", "optimize")
 

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from threading import Lock
@@ -23,24 +24,27 @@ from delvec.delta.log.history import find_version_at
 from delvec.delta.log.paths import SIDECARS, parse_name
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.schema.protocol import Protocol
+from delvec.delta.schema.types import StructType
 from delvec.delta.table.arguments import require_session
 from delvec.delta.write import transaction
-from delvec.delta.write.transaction import CheckedOptions, NoEngine
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import (
+    Attempt,
+    CheckedOptions,
+    Engine,
+    NoEngine,
+    Outcome,
+    WriteOptions,
+)
 from delvec.documents import LONG_MAX
 from delvec.errors import InvalidArgumentError, StorageError, TableNotFoundError
 from delvec.report.hints import Wording, format_hint, shell_word
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Self
-
-    from delvec.delta.schema.protocol import Protocol
-    from delvec.delta.schema.types import StructType
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Engine, Outcome, WriteOptions
 
 Opened = tuple[Storage, "SparkSession | None"]
 _LOG: Final = "_delta_log"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from delvec.delta.table.handle import TableHandle
 from delvec.delta.vacuum.log_cleanup import LogReport, clean_log
 from delvec.delta.vacuum.vacuum import VacuumOptions, VacuumReport, vacuum
 from delvec.delta.write.after_commit import write_manifests
+from delvec.delta.write.change import Change
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import CheckedOptions, Outcome, WriteOptions
 from delvec.errors import InvalidArgumentError
@@ -32,12 +34,8 @@ from delvec.storage.backend import locate
 from delvec.storage.fence import require_own_host
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, SparkSession
     from typing_extensions import Unpack
-
-    from delvec.delta.write.change import Change
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
 
 from delvec.calls import require_condition
 from delvec.delta.log.history import history
@@ -16,8 +19,7 @@ from delvec.delta.read.scan import (
     is_understood,
     read_batches,
 )
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Always, Predicate
+from delvec.delta.skipping.predicate import Always, Predicate, parse_filters
 from delvec.delta.table.arguments import by_name
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import InvalidArgumentError
@@ -27,11 +29,8 @@ from delvec.report.format import format_count, format_size, percent
 from delvec.report.rendering import Line, Rendered, documented, required, summary
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import pandas as pd
     import polars as pl
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     Where: TypeAlias = str | Column | Sequence[object]

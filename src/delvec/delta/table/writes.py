@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from delvec.calls import Explained, explained_class, require_condition
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.table.arguments import by_name, in_order, require_keys, require_on, require_values
 from delvec.delta.table.handle import TableHandle, run_with
-from delvec.delta.write.transaction import WriteOptions
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import Attempt, Outcome, WriteOptions
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from types import EllipsisType
-
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Outcome
     from delvec.spark.delta.write.clauses import Clause, When
 
     Condition = str | Column | None
@@ -207,7 +205,6 @@ class TableWrites(TableHandle):
     def _delete_keys(
         self, keys: object, on: str | Sequence[str], ratio: float | None, options: WriteOptions
     ) -> WriteReport:
-        """Delete the rows of some keys, which are computed once."""
         from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
         from delvec.spark.delta.write.delete import ByKeys, delete_keys  # noqa: PLC0415
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
@@ -232,7 +229,6 @@ class TableWrites(TableHandle):
         return run_with(self, wanted, "DELETE", prepare, options)
 
     def _rows(self, call: str, rows: Rows) -> DataFrame:
-        """Return rows to be written as a Spark DataFrame."""
         from delvec.spark.input.rows import read_rows  # noqa: PLC0415
 
         return read_rows(self._session(f"{call}()"), rows, call)

@@ -11,42 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import adds_schema
 from delvec.delta.log.file_set import DataFile, FileSet, LooseEntries
-from delvec.delta.log.paths import LOG, SIDECARS, NameRules
+from delvec.delta.log.paths import CHANGES, LOG, SIDECARS, UUID, NameRules, among, inside_names
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import folder_values
+from delvec.delta.traces.history import LogHistory
+from delvec.delta.traces.report import PlaceKind
 from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import DelvecError, ObjectNotFoundError
+from delvec.storage import FileInfo, Storage
 from delvec.storage.backend import is_absolute
-from delvec.storage.listed_files import file_columns, open_listed_file, store_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.traces.history import LogHistory
-    from delvec.delta.traces.report import PlaceKind
-    from delvec.storage import FileInfo, Storage
-    from delvec.vector import Descriptor
+from delvec.storage.listed_files import file_columns, open_listed_file
+from delvec.vector import Descriptor
 
 FileKind = Literal["log", "change", "vector", "checksum", "data"]
-CHANGE_DATA: Final = "_change_data"
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Where files are that no action names by its path.
-_USUAL: Final = (LOG, SIDECARS, f"{LOG}/_staged_commits", CHANGE_DATA)
+_USUAL: Final = (LOG, SIDECARS, f"{LOG}/_staged_commits", CHANGES)
 # The first that fits is the kind of a file; what fits none is `data`.
 _KINDS: Final[tuple[tuple[FileKind, str], ...]] = (
     # Hadoop's checksums of the bytes of another file, which hold none of its values.
     ("checksum", r"(^|/)\.[^/]+\.crc$"),
     ("log", rf"^{LOG}/"),
-    ("change", rf"^{CHANGE_DATA}/"),
-    ("vector", rf"^([^/_.][^/]*/)?deletion_vector_{_UUID}\.bin$"),
+    ("change", rf"^{CHANGES}/"),
+    ("vector", rf"^([^/_.][^/]*/)?deletion_vector_{UUID}\.bin$"),
 )
 _AT_ONCE: Final = 4096
 
@@ -68,23 +63,19 @@ class StoredFiles:
         return len(self.paths)
 
     def of(self, kind: FileKind) -> StoredFiles:
-        """Return the files of a kind."""
         return self.select(self.are(kind))
 
     def are(self, *kinds: FileKind) -> NDArray[np.bool_]:
-        """Return which files are of some kinds."""
         names = [name for name, _ in _KINDS] + ["data"]
         return np.isin(self.kinds, [names.index(each) for each in kinds])
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> StoredFiles:
-        """Return the files of a mask, or of row numbers."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         return StoredFiles(
             self.paths.take(pa.array(rows)), self.sizes[rows], self.modified[rows], self.kinds[rows]
         )
 
     def entries(self) -> Iterator[tuple[str, int, int]]:
-        """Yield path, size and modification time of each file."""
         return zip(self.paths.to_pylist(), self.sizes.tolist(), self.modified.tolist(), strict=True)
 
 
@@ -112,12 +103,11 @@ def behind_links(storage: Storage, stored: StoredFiles, names: pa.Array) -> Stor
     for folder in sorted(each for each in skipped if each):
         found |= {each.key: each for each in _listed(storage, f"{folder}/")}
     new = _stored(found.values())
-    new = new.select(~_among(new.paths, stored.paths))
+    new = new.select(~among(new.paths, stored.paths))
     return new if len(new) else None
 
 
 def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
-    """Return the files of both."""
     return StoredFiles(
         pa.concat_arrays([first.paths, second.paths]),
         np.concatenate([first.sizes, second.sizes]),
@@ -126,40 +116,17 @@ def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
     )
 
 
-def inside_names(paths: pa.Array, root: str) -> pa.Array:
-    """Return decoded paths of a log, relative where they lead below the table's folder.
-
-    A log may name its own files by their full names too.
-    """
-    absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
-    if not pc.any(absolute).as_py():
-        return paths
-    inside = f"{store_of(root)}/"
-
-    def relative(path: str) -> str:
-        place = store_of(path)
-        return place[len(inside) :] if place.startswith(inside) else path
-
-    pairs = zip(paths.to_pylist(), absolute.to_pylist(), strict=True)
-    return pa.array([relative(path) if is_full else path for path, is_full in pairs], pa.string())
-
-
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A file to search.
+    """A file to search."""
 
-    Attributes:
-        kind: What its rows are if they match; those of a live file may also be deleted by vector.
-        file: The file, without a vector and a row count, so that all its rows are read.
-        version: The last version that the log names it in; None if the log does not.
-        descriptor: The vector of a live file.
-    """
-
+    # What its rows are if they match; those of a live file may also be deleted by vector.
     kind: PlaceKind
-    file: DataFile
+    file: DataFile  # the file, without a vector and a row count, so that all its rows are read
     modified_ms: int
+    # The last version that the log names it in; None if the log does not.
     version: int | None = None
-    descriptor: Descriptor | None = None
+    descriptor: Descriptor | None = None  # the vector of a live file
 
 
 @dataclass(frozen=True)
@@ -173,7 +140,7 @@ class Suspects:
         yield from self._live()
         stored = self.stored.select(self.stored.sizes > 0)
         data = stored.of("data")
-        unused = data.select(~_among(data.paths, self._live_names))
+        unused = data.select(~among(data.paths, self._live_names))
         yield from self._unused(unused, "removed", "orphan")
         yield from self._unused(stored.of("change"), "change", "change")
         yield from self._outside()
@@ -209,7 +176,7 @@ class Suspects:
 
     def _unused(self, files: StoredFiles, known: PlaceKind, other: PlaceKind) -> Iterator[Suspect]:
         """Yield files that are not live, by whether the log names them."""
-        named = _among(files.paths, self.history.names)
+        named = among(files.paths, self.history.names)
         for start in range(0, len(files), _AT_ONCE):
             rows = np.arange(start, min(start + _AT_ONCE, len(files)))
             yield from self._named(files.select(rows[named[rows]]), known)
@@ -238,7 +205,7 @@ class Suspects:
         """Yield the files of other tables that were live, and are not any more."""
         storage, names = self.history.snapshot.storage, self.history.names
         full = names.filter(pc.match_substring_regex(names, "^/|://"))
-        for path in full.filter(pa.array(~_among(full, self._live_names))).to_pylist():
+        for path in full.filter(pa.array(~among(full, self._live_names))).to_pylist():
             size = 0
             try:
                 place, key = open_listed_file(storage, path)
@@ -290,15 +257,8 @@ def plain_files(metadata: Metadata, root: str, files: Sequence[DataFile]) -> Fil
         for file in files
     ]
     table = pa.Table.from_pylist(rows, adds_schema(names)).combine_chunks()
-    return FileSet(
-        metadata,
-        root,
-        pa.array([file.path for file in files], pa.string()),
-        table.drop_columns(["path"]),
-        (LooseEntries(),),
-        np.zeros(len(files), dtype=np.int32),
-        np.arange(len(files), dtype=np.int64),
-    )
+    paths = table["path"].combine_chunks()
+    return FileSet.of_one(LooseEntries(), metadata, root, paths, table.drop_columns(["path"]))
 
 
 def _folders(paths: pa.Array) -> list[str]:
@@ -332,8 +292,3 @@ def _stored(infos: Iterable[FileInfo]) -> StoredFiles:
         kinds[fits] = number
     modified = table["modified"].cast(pa.int64()).to_numpy()
     return StoredFiles(paths, table["bytes"].to_numpy(), modified, kinds)
-
-
-def _among(paths: pa.Array, names: pa.Array) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = pc.is_in(paths, value_set=names).to_numpy(zero_copy_only=False)
-    return mask

@@ -19,29 +19,32 @@ from datetime import datetime, timezone
 from functools import cached_property
 from itertools import islice
 from socket import gethostname
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from delvec._version import __version__
-from delvec.delta.read.dropped_columns import foreign_columns
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.read.data_file import foreign_columns
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics import prefix_length
 from delvec.delta.traces import files, rows
 from delvec.delta.traces.history import LogHistory, read_history
 from delvec.delta.traces.log import LogSearch, binary_places, definition, log_places, search_text
-from delvec.delta.traces.redaction import Redaction
-from delvec.delta.traces.report import KINDS, PlaceKind, TracePlace, TracesReport, schedule_of
+from delvec.delta.traces.report import (
+    KINDS,
+    PlaceKind,
+    Schedule,
+    TracePlace,
+    TracesReport,
+    schedule_of,
+)
 from delvec.delta.traces.texts import footer_texts
-from delvec.delta.traces.values import NamedValues, is_judged, is_plain, named_values
+from delvec.delta.traces.values import NamedValues, Redaction, is_judged, is_plain, named_values
 from delvec.report.hints import call, format_hint
 from delvec.report.rendering import Stopwatch
+from delvec.storage import Storage
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.traces.report import Schedule
-    from delvec.storage import Storage
 
 # Writers that do not know the property keep this many characters of strings in statistics.
 _PREFIX: Final = 32

@@ -6,36 +6,32 @@ with the live files of the oldest version that can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import (
     STRING_MAP,
     TYPES,
     JsonActions,
     Kind,
-    from_json,
+    from_json_of_all,
     read_state_change,
 )
-from delvec.delta.log.commits import read_log_files
-from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.paths import canonicalize_paths, inside_names
+from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
-from delvec.delta.log.snapshot import Snapshot, open_snapshot
-from delvec.delta.traces.files import inside_names
+from delvec.delta.log.snapshot import Snapshot, open_snapshot, partition_maps
+from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.schema.metadata import Metadata
 
 _AT_ONCE: Final = 64
 _KINDS: Final[tuple[Kind, ...]] = ("add", "remove", "cdc")
@@ -64,34 +60,25 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the log says of one data file.
+    """What the log says of one data file."""
 
-    Attributes:
-        versions: The first and the last that has the file, of those that can be read.
-        removed_ms: When it was removed; None if the log does not say.
-        vectors: The versions that gave it another vector, oldest first, and the vectors.
-    """
-
+    # The first and the last that has the file, of those that can be read.
     versions: tuple[int, int] | None
-    removed_ms: int | None
+    removed_ms: int | None  # when it was removed; None if the log does not say
+    # The versions that gave it another vector, oldest first, and the vectors.
     vectors: tuple[tuple[int, Descriptor | None], ...]
 
 
 @dataclass(frozen=True)
 class LogHistory:
-    """The commits of a log up to a version, and what they did to files.
-
-    Attributes:
-        oldest: The oldest version that can be read.
-        epochs: Definitions of the table, newest first.
-        actions: One row for each add, remove and change file: `path` (relative to the table if it
-            is inside), `version`, `kind` (add, remove or cdc), `time` of a removal,
-            `deletionVector`, `partitionValues`. Oldest first.
-    """
+    """The commits of a log up to a version, and what they did to files."""
 
     snapshot: Snapshot
-    oldest: int
-    epochs: tuple[Epoch, ...]
+    oldest: int  # the oldest version that can be read
+    epochs: tuple[Epoch, ...]  # definitions of the table, newest first
+    # One row for each add, remove and change file: `path` (relative to the table if it is inside),
+    # `version`, `kind` (add, remove or cdc), `time` of a removal, `deletionVector`,
+    # `partitionValues`. Oldest first.
     actions: pa.Table
 
     @cached_property
@@ -131,7 +118,6 @@ class LogHistory:
         return next((each for each in self.epochs if each.first <= version), self.epochs[-1])
 
     def facts(self, actions: Sequence[dict[str, Any]], *, is_live: bool) -> FileFacts:
-        """Return the facts of one data file, by its actions."""
         adds = [each for each in actions if each["kind"] == "add"]
         removes = [each for each in actions if each["kind"] == "remove"]
         first = max(min((each["version"] for each in adds), default=0), self.oldest)
@@ -147,7 +133,6 @@ class LogHistory:
 
 
 def read_history(snapshot: Snapshot) -> LogHistory:
-    """Read all commits up to a version."""
     storage = snapshot.storage
     oldest = oldest_version(storage)
     commits = [each for each in list_commits(storage) if each.last <= snapshot.version]
@@ -182,29 +167,21 @@ class _Builder:
             "kind": pa.repeat("add", len(files)),
             "time": pa.nulls(len(files), pa.int64()),
             "deletionVector": files.vectors.cast(_VECTOR),
-            "partitionValues": _as_map(oldest),
+            "partitionValues": partition_maps(files, oldest.partition_names),
         }
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
     def take(self, commits: Sequence[LogFile], read: Sequence[JsonActions]) -> None:
-        """Take some commits, together: parsing one takes milliseconds, however small it is."""
+        """Take some commits, together; see `from_json_of_all`."""
         for commit, actions in zip(commits, read, strict=True):
             _, metadata = read_state_change(actions)
             if metadata is not None:
                 self._take_metadata(commit.first, metadata)
-        whole = JsonActions(read[0].uri, b"\n".join(each.data for each in read))
-        counts = [each.line_count for each in read]
-        versions = np.repeat([commit.first for commit in commits], counts)
+        numbers = np.array([commit.first for commit in commits], dtype=np.int64)
         for kind in _KINDS:
-            if b'"%s"' % kind.encode() not in whole.data:
-                continue
-            try:
-                found, lines = from_json(whole, kind, list(self._names))
-            except FormatError:
-                for each in read:  # for the error to name the right file
-                    from_json(each, kind, list(self._names))
-                raise
-            self._add(kind, self._own_values(kind, found, versions[lines]), versions[lines])
+            if any(b'"%s"' % kind.encode() in each.data for each in read):
+                found, at = from_json_of_all(read, kind, list(self._names))
+                self._add(kind, self._own_values(kind, found, numbers[at]), numbers[at])
 
     def _own_values(
         self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]
@@ -239,7 +216,7 @@ class _Builder:
         count, root = len(found), self._snapshot.table
         columns = {
             "path": inside_names(canonicalize_paths(fields["path"], root), root),
-            "version": pa.array(versions.astype(np.int64)),
+            "version": pa.array(versions),
             "kind": pa.repeat(str(kind), count),
             "time": fields.get("deletionTimestamp", pa.nulls(count, pa.int64())),
             "deletionVector": fields.get("deletionVector", pa.nulls(count, _VECTOR)),
@@ -248,7 +225,6 @@ class _Builder:
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
     def history(self, oldest: int) -> LogHistory:
-        """Return all that was taken."""
         # Commits before the oldest version that can be read may be there too.
         epochs = sorted(self._epochs, key=lambda epoch: -epoch.first)
         if not epochs:
@@ -259,11 +235,3 @@ class _Builder:
             )
         actions = pa.concat_tables(self._pieces).combine_chunks()
         return LogHistory(self._snapshot, oldest, tuple(epochs), actions)
-
-
-def _as_map(snapshot: Snapshot) -> pa.MapArray:
-    """Return the partition values of live files by physical name."""
-    files, names = snapshot.files, snapshot.partition_names
-    columns: Iterable[list[Any]] = [files.partition_strings(each).to_pylist() for each in names]
-    rows = zip(*columns, strict=True) if names else ((),) * len(files)
-    return pa.array([list(zip(names, row, strict=True)) for row in rows], STRING_MAP)

@@ -10,21 +10,30 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import STRING_MAP, JsonActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, plain
 from delvec.delta.log.file_set import FileSet, LooseEntries
-from delvec.delta.log.paths import LAST_CHECKPOINT, LOG, canonicalize_paths, latest_version
+from delvec.delta.log.paths import (
+    LAST_CHECKPOINT,
+    LOG,
+    canonicalize_paths,
+    inside_names,
+    latest_version,
+)
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics_columns import StatisticsSource, statistics_columns
-from delvec.delta.traces.files import StoredFiles, inside_names
+from delvec.delta.traces.files import StoredFiles
+from delvec.delta.traces.history import LogHistory
 from delvec.delta.traces.report import LogState, PlaceKind, Schedule, TracePlace
 from delvec.delta.traces.texts import (
     BOUNDS,
@@ -35,17 +44,11 @@ from delvec.delta.traces.texts import (
     hint_actions,
     texts_of,
 )
+from delvec.delta.traces.values import NamedValues
 from delvec.documents import parse_json
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.traces.history import LogHistory
-    from delvec.delta.traces.values import NamedValues
-    from delvec.storage import Storage
 
 _THREADS: Final = 4
 _LARGEST_TEXT: Final = 64 << 20
@@ -58,19 +61,12 @@ _NUMBERS: Final = OWN["add"]
 
 @dataclass(frozen=True)
 class Mention:
-    """A file of the log that mentions a value of the condition.
-
-    Attributes:
-        texts: What texts in it mention a value.
-        paths: The data files whose entries do, and where: in statistics, in partition values, or in
-            a text.
-        failure: Instead, why the file cannot be read.
-    """
+    """A file of the log that mentions a value of the condition."""
 
     key: str
-    texts: set[str] = field(default_factory=set)
-    paths: Sequence[tuple[str, str]] = ()
-    failure: str = ""
+    # The data files whose entries do, None for texts of the file's own, and what mentions it.
+    found: Sequence[tuple[str | None, str]] = ()
+    failure: str = ""  # instead, why the file cannot be read
 
 
 @dataclass(frozen=True)
@@ -98,25 +94,21 @@ class LogSearch:
             path = next(
                 (each["path"] for each in bodies if isinstance(each.get("path"), str)), None
             )
-            for what, text, is_written in texts_of(action, self._own):
+            for what, text, is_written in texts_of(action, self._names):
                 if any(each.is_in_text(text, is_written=is_written) for each in self.values):
                     yield path, what
 
     def is_in(self, actions: Iterable[Mapping[str, Any]]) -> bool:
-        """Return whether one of some actions has a value in a text."""
         return any(True for _ in self.texts(actions))
 
     def _mention(self, key: str) -> Mention | None:
         try:
             found = list(self._found(key))
-            texts = {what for path, what in found if path is None}
-            return (
-                Mention(key, texts, [(p, w) for p, w in found if p is not None]) if found else None
-            )
         except ObjectNotFoundError:
             return None  # cleaned up since the log was listed
         except (FormatError, InvalidArgumentError) as error:  # the latter for its name
             return Mention(key, failure=error.describe())
+        return Mention(key, found) if found else None
 
     def _found(self, key: str) -> Iterator[tuple[str | None, str]]:
         """Yield the data files whose entries mention values, None for texts, and what does."""
@@ -169,15 +161,13 @@ class LogSearch:
 
     def _named(self, found: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
         """Yield files by the names that they have elsewhere."""
-        root = self.storage.root
         for path, what in found:
-            if path is None:
-                yield None, what
-            else:
-                yield (
-                    inside_names(canonicalize_paths(pa.array([path]), root), root)[0].as_py(),
-                    what,
-                )
+            yield None if path is None else self._inside(pa.array([path]))[0], what
+
+    def _inside(self, paths: pa.Array) -> list[str]:
+        root = self.storage.root
+        names: list[str] = inside_names(canonicalize_paths(paths, root), root).to_pylist()
+        return names
 
     def _may_mention(self, entries: pa.StructArray) -> pa.StructArray:
         """Return the entries with a text that has a probe, or with a field that is no string."""
@@ -224,10 +214,6 @@ class LogSearch:
             yield from self._in_entries(pc.struct_field(removes, "path"), None, by_name)
 
     @cached_property
-    def _own(self) -> frozenset[str]:
-        return frozenset(each.physical[0] for each in self.values if len(each.physical) == 1)
-
-    @cached_property
     def _names(self) -> list[str]:
         return sorted({each.physical[0] for each in self.values if len(each.physical) == 1})
 
@@ -254,9 +240,7 @@ class LogSearch:
         self, paths: pa.Array, what: str, mask: NDArray[np.bool_]
     ) -> Iterator[tuple[str, str]]:
         if mask.any():
-            root = self.storage.root
-            chosen = canonicalize_paths(paths.filter(pa.array(mask)), root)
-            yield from ((path, what) for path in inside_names(chosen, root).to_pylist())
+            yield from ((path, what) for path in self._inside(paths.filter(pa.array(mask))))
 
 
 def search_text(
@@ -311,24 +295,25 @@ def log_places(
     Statistics and partition values of a file that is there, and has no row that matches, are those
     of other rows: they count for nothing.
     """
-    values = search.values
+    values, files = search.values, history.snapshot.files
     if not values:
         return []
     sizes = {path: size for path, size, _ in stored.of("log").entries()}
     mentions = search.mentions(list(sizes))
     innocent = _Innocent(stored, {place.path for place in places if place.kind != "footer"})
-    named = {path for each in mentions for path, _ in innocent.texts(each.paths)}
+    in_texts = (each for mention in mentions for each in mention.found if not _is_column(each))
+    named = {path for path, _ in in_texts if path is not None}
     state = LogState(
-        is_live=_is_live(history.snapshot.files, values, innocent),
+        is_live=_is_live(files, values, innocent),
         has_live_rows=any(place.kind == "live" for place in places),
         is_defined=search.is_in(definition(history.snapshot)),
         has_application=search.is_in({"txn": {"appId": x}} for x in history.snapshot.transactions),
-        is_named=bool(named & set(_live_names(history.snapshot.files))),
+        is_named=not named.isdisjoint(inside_names(files.paths, files.root).to_pylist()),
         removed_ms=_removal_time(history, values, named),
     )
     found = []
     for each in mentions:
-        what = {kind for path, kind in innocent.without(each.paths)} | each.texts
+        what = innocent.without(each.found)
         if not what and not each.failure:
             continue
         kind: PlaceKind = "unreadable" if each.failure else "log"
@@ -345,11 +330,6 @@ def definition(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield {"metaData": snapshot.metadata.to_json()}
     for name, text in snapshot.domains.items():
         yield {"domainMetadata": {"domain": name, "configuration": text}}
-
-
-def _live_names(files: FileSet) -> list[str]:
-    names: list[str] = inside_names(files.paths, files.root).to_pylist()
-    return names
 
 
 def _hint(data: bytes) -> Any:  # noqa: ANN401
@@ -403,25 +383,23 @@ def _in_text(data: bytes, values: Sequence[NamedValues]) -> bool | None:
     return None if is_open or "\0" in text else False
 
 
+def _is_column(found: tuple[str | None, str]) -> bool:
+    return found[1] in (STATISTICS, _PARTITIONS)
+
+
 class _Innocent:
     """Files that are there and have no row that matches."""
 
     def __init__(self, stored: StoredFiles, guilty: set[str]) -> None:
         self._stored, self._guilty = stored, pa.array(sorted(guilty), pa.string())
 
-    def without(self, paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the entries that are not of such files."""
-        kept = ~self.are([path for path, _ in paths])
-        found = [each for each, is_kept in zip(paths, kept.tolist(), strict=True) if is_kept]
-        return found + self.texts(paths)
+    def without(self, found: Sequence[tuple[str | None, str]]) -> set[str]:
+        """Return what mentions a value: a text, or a column of the entry of another file."""
+        are = self.are([path for path, _ in found]).tolist()
+        pairs = zip(found, are, strict=True)
+        return {each[1] for each, is_such in pairs if not (is_such and _is_column(each))}
 
-    @staticmethod
-    def texts(paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the entries whose texts have a value, whatever rows the file has."""
-        return [each for each in paths if each[1] not in (STATISTICS, _PARTITIONS)]
-
-    def are(self, paths: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which of some files are such."""
+    def are(self, paths: Iterable[str | None]) -> NDArray[np.bool_]:
         names = pa.array(list(paths), pa.string())
         there = pc.is_in(names, value_set=self._stored.paths)
         mask = pc.and_not(there, pc.is_in(names, value_set=self._guilty))
@@ -437,7 +415,7 @@ def _is_live(files: FileSet, values: Sequence[NamedValues], innocent: _Innocent)
         if each.physical[0] in partitions:
             mentioned |= each.among_partitions(files.partition_strings(each.physical[0]))
             continue
-        bounds = {(name, *each.physical): each.arrow for name in ("minValues", "maxValues")}
+        bounds = {(name, *each.physical): each.arrow for name in BOUNDS}
         for column in files.statistics(bounds).values():
             if column is not None:
                 mentioned |= each.among(column)

@@ -21,17 +21,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from delvec.delta.log.segment import list_log
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Property, retention_ms
 from delvec.documents import EPOCH, TIMES_MS
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.hints import Wording, call, format_hint, in_command
 from delvec.report.rendering import Line, Rendered, doc, document, documented, required, summary
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
 
 PlaceKind = Literal[
     "live",
@@ -225,22 +223,14 @@ class TracesReport(Rendered):
 
 @dataclass(frozen=True)
 class LogState:
-    """What of the newest version mentions a value, and so would be in its checkpoint too.
+    """What of the newest version mentions a value, and so would be in its checkpoint too."""
 
-    Attributes:
-        is_live: Statistics or partition values of live files.
-        has_live_rows: Rows that match are live.
-        is_defined: Comments, defaults or properties.
-        has_application: The id of an application that wrote, with its last transaction.
-        is_named: Names and tags of live files.
-        removed_ms: When the last file was removed whose tombstone does; None without such a file.
-    """
-
-    is_live: bool
-    has_live_rows: bool
-    is_defined: bool
-    has_application: bool
-    is_named: bool
+    is_live: bool  # statistics or partition values of live files
+    has_live_rows: bool  # rows that match are live
+    is_defined: bool  # comments, defaults or properties
+    has_application: bool  # the id of an application that wrote, with its last transaction
+    is_named: bool  # names and tags of live files
+    # When the last file was removed whose tombstone does; None without such a file.
     removed_ms: int | None
 
 
@@ -263,7 +253,6 @@ class Schedule:
     def of(
         self, kind: PlaceKind, modified_ms: int, removed_ms: int | None = None
     ) -> tuple[Step, ...]:
-        """Return the steps for matching rows of a file."""
         if kind == "live":
             return self.live()
         if kind in ("deleted", "dropped"):
@@ -276,12 +265,10 @@ class Schedule:
         return (self._vacuum(since),)
 
     def live(self) -> tuple[Step, ...]:
-        """Return the steps for rows that are still live."""
         purge = (Step(call("purge")),) if self.writes_vectors else ()
         return (Step(call("delete")), *purge, self._vacuum(self.now_ms))
 
     def deleted(self) -> tuple[Step, ...]:
-        """Return the steps for rows that a vector deletes."""
         return (Step(call("purge")), self._vacuum(self.now_ms))
 
     def footer(self, kind: PlaceKind, modified_ms: int, *, is_defined: bool) -> tuple[Step, ...]:
@@ -292,7 +279,6 @@ class Schedule:
         return (*first, Step(_REWRITE), self._vacuum(self.now_ms))
 
     def log(self, version: int | None, state: LogState) -> tuple[Step, ...]:
-        """Return the steps for a file of the log."""
         expired = 0
         if state.removed_ms is not None and self.files_ms is not None:
             expired = state.removed_ms + self.files_ms

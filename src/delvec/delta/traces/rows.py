@@ -10,20 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from delvec.delta.log.file_set import DataFile
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.conform import Conformer, find_field
-from delvec.delta.read.dropped_columns import read_schemas
-from delvec.delta.read.file_reader import read_file
-from delvec.delta.read.scan import POSITION_COLUMN, Scan
+from delvec.delta.read.data_file import read_schemas
+from delvec.delta.read.scan import POSITION_COLUMN, Scan, read_file
 from delvec.delta.read.vectors import load_vectors
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import find, resolve
-from delvec.delta.skipping.filters import parse_filters
-from delvec.delta.skipping.predicate import Predicate, columns_of, to_arrow
+from delvec.delta.schema.types import Field
+from delvec.delta.skipping.predicate import Predicate, columns_of, parse_filters, to_arrow
+from delvec.delta.traces.files import Suspect
+from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
 from delvec.delta.traces.report import Schedule, TracePlace
+from delvec.delta.traces.values import Redaction
 from delvec.errors import (
     DelvecError,
     FormatError,
@@ -31,18 +36,9 @@ from delvec.errors import (
     ObjectNotFoundError,
     UnsupportedFeatureError,
 )
+from delvec.storage import Storage
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import Field
-    from delvec.delta.traces.files import Suspect
-    from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
-    from delvec.delta.traces.redaction import Redaction
-    from delvec.storage import Storage
 
 _THREADS: Final = 8
 _COLUMN_AND_MORE: Final = 3  # parts of a filter: column, operator, value
@@ -123,15 +119,12 @@ class TupleCondition:
 
     @property
     def text(self) -> str:
-        """The tuples as Python writes them."""
         return repr(self.filters)
 
     def redacted(self, redaction: Redaction) -> str:
-        """Return the tuples with digests for their values."""
         return repr(_redacted(self.filters, redaction))
 
     def reading(self, metadata: Metadata) -> Reading:
-        """Read the tuples by the columns of the table."""
         schema = metadata.schema
         predicate = parse_filters(self.filters, schema)
         if to_arrow(predicate, schema) is None:
@@ -143,7 +136,6 @@ class TupleCondition:
     def search(
         self, snapshot: Snapshot, reading: Reading, files: Sequence[DataFile]
     ) -> Iterator[tuple[int, Bitmap | str]]:
-        """Read the files in threads; yield those in which something was found."""
         metadata = reading.metadata
         how = (reading.predicate, metadata.mapping_mode, self.time_zone)
         scan = Scan(metadata.schema, metadata.partition_columns, (), *how, with_position=True)
@@ -153,17 +145,12 @@ class TupleCondition:
 
 @dataclass(frozen=True)
 class Readings:
-    """How a condition reads the files of all versions.
+    """How a condition reads the files of all versions."""
 
-    Attributes:
-        distinct: The different readings, newest first.
-        by_epoch: That of each definition, by its first version; None where it lacks a column.
-        note: Why the newest definition is not among them; None if it is.
-    """
-
-    distinct: tuple[Reading, ...]
+    distinct: tuple[Reading, ...]  # the different readings, newest first
+    # That of each definition, by its first version; None where it lacks a column.
     by_epoch: Mapping[int, Reading | None]
-    note: str | None = None
+    note: str | None = None  # why the newest definition is not among them; None if it is
 
 
 def readings_of(condition: Condition, epochs: Sequence[Epoch]) -> Readings:

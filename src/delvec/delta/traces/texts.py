@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+import pyarrow as pa
+
+from delvec.delta.log.paths import UUID
 from delvec.delta.read.conform import FIELD_ID
 from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.documents import parse_json
 from delvec.errors import FormatError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FILES: Final = ("add", "remove", "cdc")
 STATISTICS: Final = "statistics"
@@ -71,9 +71,8 @@ _WRITTEN: Final = frozenset({"userMetadata", "tags", "name", "description", "com
 BOUNDS: Final = ("minValues", "maxValues")
 _COUNTS: Final = ("numRecords", "nullCount", "tightBounds")
 _ROW_TRACKING: Final = "delta.rowTracking"  # whose configuration is a number of rows
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Names that engines make up.
-_MADE_UP: Final = re.compile(rf"(?:part|cdc)-\d{{5}}-{_UUID}[-.]c\d{{3}}(?:\.\w+)*\.parquet$")
+_MADE_UP: Final = re.compile(rf"(?:part|cdc)-\d{{5}}-{UUID}[-.]c\d{{3}}(?:\.\w+)*\.parquet$")
 
 
 _IN_CHECKSUM: Final = {

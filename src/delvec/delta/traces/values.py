@@ -4,6 +4,11 @@ A log holds values of rows: the smallest and largest of each column in a file, p
 and conditions of past operations. Which of them belong to matching rows can be told where the
 condition compares a column by `=` or `IN`. Texts spell values in SQL, in JSON inside of JSON, in
 lines of CSV: what is found may be another value spelled alike; what is not found is not there.
+
+In a redacted report a digest stands for each value: SHA-256 of the table's id, a colon and the
+value as a string, its first 32 hexadecimal digits. Who knows the value can compare it. A value that
+can be guessed, such as a short number, can be found by trying: a digest is a pseudonym, not
+encryption.
 """
 
 from __future__ import annotations
@@ -12,11 +17,12 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
+from hashlib import sha256
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -24,17 +30,19 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.paths import UUID
 from delvec.delta.schema.partition_values import parse_partition_value, partition_column
 from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
 from delvec.delta.skipping.predicate import And, Comparison, In, Or, Predicate, comparable
+from delvec.delta.traces.report import TracesReport
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from delvec.delta.traces.rows import Reading
+
 
 # No part of a longer word; letters of an escape before it are no part of it.
 _BEFORE: Final = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
@@ -49,28 +57,29 @@ _FIRST, _LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  
 # A shorter value counts next to the name of its column, or in what people write.
 _TELLING: Final = 4
 # Groups of UUIDs are no values, but for values that are UUIDs.
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID: Final = re.compile(UUID)
 # What writers put after the beginning of a string to make it an upper bound.
 _ENDS: Final = frozenset("\ufffd\U0010ffff\x7f")
+# Quoted identifiers stay; strings and numbers are values.
+_LITERAL: Final = re.compile(
+    r"(?P<name>`[^`]*`)|'(?P<single>(?:[^'\\]|\\.|'')*)'|\"(?P<double>(?:[^\"\\]|\\.|\"\")*)\""
+    r"|(?<![\w.])(?P<number>\d[\w.+]*)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
 class NamedValues:
-    """Values of one column that a condition names.
+    """Values of one column that a condition names."""
 
-    Attributes:
-        names: The column, as users call it and as they did before it was renamed.
-        physical: The path to it in statistics; its only part is the key of a partition value.
-        time_zone: Of partition values that are timestamps without one.
-        prefix: How many characters of a string the statistics of known writers have at least, or
-            all of it. Others may have fewer.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the column, as users call it and as they did before it was renamed
+    # The path to it in statistics; its only part is the key of a partition value.
     physical: tuple[str, ...]
     kind: PrimitiveType
     values: tuple[object, ...]
-    time_zone: str
+    time_zone: str  # of partition values that are timestamps without one
+    # How many characters of a string the statistics of known writers have at least, or all of it.
+    # Others may have fewer.
     prefix: int
 
     @cached_property
@@ -92,7 +101,6 @@ class NamedValues:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the column."""
         return arrow_type(self.kind)
 
     def _shortest(self, value: str, most: int | None = None) -> int:
@@ -244,7 +252,6 @@ def named_values(
 def _names(
     column: tuple[str, ...], physical: tuple[str, ...], schemas: Sequence[StructType]
 ) -> tuple[str, ...]:
-    """Return all names that a column ever had."""
     found = (find(schema, physical, physical=True) for schema in schemas)
     former = (".".join(each.name for each in path) for path in found if path)
     return tuple(dict.fromkeys((".".join(column), *former)))
@@ -369,3 +376,45 @@ def _equalities(predicate: Predicate) -> Iterator[tuple[tuple[str, ...], tuple[o
             yield column, (value,)
         case In(column, values):
             yield column, values
+
+
+@dataclass
+class Redaction:
+    """Digests of values, and texts without these values."""
+
+    table_id: str | None
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def digest(self, value: object) -> str:
+        text = str(value)
+        found = sha256(f"{self.table_id}:{text}".encode(errors="replace")).hexdigest()[:32]
+        return self._digests.setdefault(text, f"sha256:{found}")
+
+    def sql(self, condition: str) -> str:
+        """Return a condition in SQL with digests for its literals."""
+
+        def shown(match: re.Match[str]) -> str:
+            if match["name"] is not None:
+                return match[0]
+            found = next(each for each in match.groups()[1:] if each is not None)
+            quote = match[0][0]
+            return self.digest(found.replace(quote * 2, quote) if quote in "'\"" else found)
+
+        return _LITERAL.sub(shown, condition)
+
+    def report(self, report: TracesReport, condition: Callable[[Redaction], str]) -> TracesReport:
+        """Return a report without the values of its condition, in the names of files neither."""
+        told = condition(self)
+        texts = {text: digest for text, digest in self._digests.items() if text}
+        forms = {form: texts[text] for text in texts for form in spelled(text)}
+        pattern = re.compile(begun(forms, whole=True)) if forms else None
+
+        def plain(text: str) -> str:
+            return pattern.sub(lambda match: forms[match[0]], text) if pattern else text
+
+        places = tuple(
+            replace(each, path=plain(each.path), detail=plain(each.detail))
+            for each in report.places
+        )
+        notes = tuple(note if plain(note) == note else plain(note) for note in report.notes)
+        return replace(report, condition=told, places=places, notes=notes)

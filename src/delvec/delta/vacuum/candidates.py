@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +27,15 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.actions import JsonActions, from_json
 from delvec.delta.log.paths import CHANGES, LOG, NameRules
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.segment import LogFile, read_optional
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.vacuum.references import KeySet, commit_references, linked_keys
 from delvec.delta.vacuum.retention import Retention, commits_since, commits_until, read_commits
-from delvec.documents import parse_json
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.storage import FileInfo, Storage
 from delvec.storage.listed_files import FILES, file_columns
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.delta.log.segment import LogFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import FileInfo, Storage
 
 _VECTOR: Final = re.compile(r"(?:.*/)?deletion_vector_[0-9a-f-]{36}\.bin")
 _INNER_TABLE: Final = re.compile(
@@ -71,7 +67,6 @@ class Candidates:
 
     @property
     def bytes(self) -> int:
-        """The size of the files to delete."""
         return int(pc.sum(self.files["bytes"], min_count=0).as_py())
 
 
@@ -109,9 +104,13 @@ def without_recent(snapshot: Snapshot, found: Candidates, retention: Retention) 
     )
     if not len(paths) or not (is_longer or has_changes):
         return found
-    recent = KeySet(
-        _recent_keys(snapshot, retention.before_ms), folds=folds_names(snapshot.storage)
+    since = retention.before_ms
+    named = (
+        each.keys
+        for actions in read_commits(snapshot.storage, commits_since(snapshot, since))
+        for each in commit_references(actions, snapshot.table, since)
     )
+    recent = KeySet(named, folds=folds_names(snapshot.storage))
     is_recent = np.concatenate([recent.contains(chunk.to_pylist()) for chunk in paths.chunks])
     if not is_recent.any():
         return found
@@ -185,16 +184,11 @@ def removed_files(
 
 def vacuumed_until(storage: Storage) -> int | None:
     """Return the last version whose removed files the last vacuum deleted; None if unknown."""
-    try:
-        value = parse_json(storage.read(_INFO), "the mark of the last vacuum")
-    except (ObjectNotFoundError, ValueError):
-        return None
-    version = value.get(_VERSION) if isinstance(value, dict) else None
+    version = read_optional(storage, _INFO).get(_VERSION)
     return version if type(version) is int and version >= 0 else None
 
 
 def write_vacuumed_until(storage: Storage, version: int) -> None:
-    """Record the last version whose removed files a vacuum has deleted."""
     storage.write(_INFO, json.dumps({_VERSION: version}, separators=(",", ":")).encode())
 
 
@@ -365,10 +359,3 @@ def _covered_until(snapshot: Snapshot, found: Candidates, before_ms: int) -> int
     known = vacuumed_until(snapshot.storage)
     last = expired[-1].last if expired else -1
     return last if last > (-1 if known is None else known) else None
-
-
-def _recent_keys(snapshot: Snapshot, since_ms: int) -> Iterator[pa.Array]:
-    commits = commits_since(snapshot, since_ms)
-    for actions in read_commits(snapshot.storage, commits):
-        for each in commit_references(actions, snapshot.table, since_ms):
-            yield each.keys

@@ -21,14 +21,14 @@ https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protectio
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from delvec.delta.log.checkpoint_reader import sidecar_key
-from delvec.delta.log.commits import open_part
+from delvec.delta.log.checkpoint_reader import sidecar_keys
 from delvec.delta.log.paths import LOG, SIDECARS, parse_name
+from delvec.delta.log.replay import open_part
 from delvec.delta.log.segment import LogListing, covering_files, list_log, read_last_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Property
@@ -38,10 +38,8 @@ from delvec.documents import whole_number
 from delvec.errors import DelvecError, FormatError
 from delvec.report.format import format_count, format_counts, format_size
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
+from delvec.storage import FileInfo, Storage
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.storage import FileInfo, Storage
 
 _DAY: Final = 86_400_000
 _PROTECTION: Final = "checkpointProtection"
@@ -211,15 +209,8 @@ def _unused_sidecars(
     if not old:
         return [], ()
     try:
-        named = gather(lambda key: set(_sidecars_of(storage, key)), checkpoints)
+        named = gather(lambda key: set(sidecar_keys(open_part(storage, key))), checkpoints)
     except DelvecError as error:
         return [], (f"sidecars were left, since a checkpoint cannot be read: {error.describe()}",)
     used = set().union(*named)
     return [info for info in old if info.key not in used], ()
-
-
-def _sidecars_of(storage: Storage, key: str) -> Iterable[str]:
-    part = open_part(storage, key)
-    for action in part.others():
-        if isinstance(entry := action.get("sidecar"), dict) and entry.get("path"):
-            yield sidecar_key(entry["path"], part.uri)

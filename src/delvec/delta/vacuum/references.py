@@ -18,23 +18,20 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.delta.log.actions import JsonActions, from_json
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.snapshot import Snapshot
 from delvec.errors import add_location
 from delvec.storage.listed_files import folder_key, linked_files, store_of
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
 
 _ABSOLUTE: Final = r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)"
 _STORE: Final = r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*"
@@ -121,7 +118,9 @@ class KeySet:
     """
 
     def __init__(self, arrays: Iterable[pa.Array], *, folds: bool = False) -> None:
-        self._hash: Callable[[str], int] = _folded_hash if folds else hash
+        self._hash: Callable[[str], int] = hash
+        if folds:
+            self._hash = lambda key: hash(folded(key))
         hashes = [_hashes(array, self._hash) for array in arrays]
         self._hashes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *hashes]))
 
@@ -129,7 +128,6 @@ class KeySet:
         return len(self._hashes)
 
     def contains(self, keys: Sequence[str]) -> NDArray[np.bool_]:
-        """Return for each key whether it is in the set."""
         if not len(self._hashes):
             return np.zeros(len(keys), dtype=np.bool_)
         wanted = np.fromiter(map(self._hash, keys), dtype=np.int64, count=len(keys))
@@ -179,10 +177,6 @@ def _linked(root: str, folder: str) -> tuple[str | None, dict[str, str | None]] 
     """Return the real key of a folder, and the links in it; None if it is an ordinary one."""
     found = folder_key(root, f"{root}/{folder}"), linked_files(root, folder)
     return None if found == (folder, {}) else found
-
-
-def _folded_hash(key: str) -> int:
-    return hash(folded(key))
 
 
 def _hashes(keys: pa.Array, hash_of: Callable[[str], int]) -> NDArray[np.int64]:

@@ -11,21 +11,19 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.calls import describe_value
-from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.history import in_commit_timestamp, read_commit_info
+from delvec.delta.log.replay import read_log_file
 from delvec.delta.log.segment import LogFile, list_commits
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import FOREVER_MS, Property, retention_ms
 from delvec.errors import FormatError, InvalidArgumentError
 from delvec.report.hints import argument, format_hint
+from delvec.storage import Storage
 from delvec.storage.parallel import map_in_order
-
-if TYPE_CHECKING:
-    from delvec.delta.log.actions import JsonActions
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 HOUR_MS: Final = 3_600_000
 _THREADS: Final = 16
@@ -41,7 +39,6 @@ class Retention:
 
     @property
     def length_ms(self) -> int:
-        """The retention that holds."""
         return self.table_ms if self.given_ms is None else self.given_ms
 
     @property

@@ -24,12 +24,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.commits import read_added_files, read_log_files
 from delvec.delta.log.paths import NameRules
+from delvec.delta.log.replay import read_added_files, read_log_files
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.vacuum import candidates, references
@@ -40,14 +41,10 @@ from delvec.delta.write.writable import require_writable
 from delvec.errors import ConflictError, DelvecError, StorageError
 from delvec.report.format import format_count, format_counts, format_list, format_size
 from delvec.report.rendering import OperationReport, Stopwatch, doc, documented, required
+from delvec.storage import Storage
 from delvec.storage.backend import RequestCounts
 from delvec.storage.listed_files import FILES
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from delvec.storage import Storage
 
 _BATCH: Final = 1000  # as many as S3 deletes in a request
 _WAVE: Final = 16
@@ -334,7 +331,6 @@ class _Run:
     def report(
         self, done: Deletion | None = None, folders: int = 0, version: int | None = None
     ) -> VacuumReport:
-        """Return what was done, or in a dry run what would be."""
         done = done or Deletion()
         before = datetime.fromtimestamp(self.retention.before_ms / 1000, tz=timezone.utc)
         return VacuumReport(

@@ -2,5 +2,3 @@
 
 Only `commit` puts commits. Rows are found and written by an engine that callers pass in.
 """
-
-from __future__ import annotations

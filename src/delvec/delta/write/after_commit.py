@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.documents import whole_number
 from delvec.errors import DelvecError, UnsupportedFeatureError
 from delvec.report.hints import call, format_hint
+from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.storage import Storage
 
 _FOLDER: Final = "_symlink_format_manifest"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

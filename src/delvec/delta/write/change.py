@@ -1,4 +1,4 @@
-"""A change of a table before it is a commit: files added and removed, new vectors, metadata.
+"""A change of a table before it is a commit: files added and removed, vectors, row ids, metadata.
 
 `Base` is the version that it is based on, `Operation` how the history shows it.
 
@@ -8,25 +8,29 @@ Memory grows with the files that change: their entries in the log, and the bitma
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.file_set import FileEntry, FileSet
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import commit_key
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import Protocol
 from delvec.delta.skipping.predicate import Always, Predicate
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
-from delvec.documents import LONG_MAX
+from delvec.delta.skipping.statistics import record_count
+from delvec.documents import LONG_MAX, parse_json
+from delvec.errors import FormatError, PlanError
+from delvec.storage import Storage
+from delvec.vector import Bitmap, Descriptor
 
 if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileEntry, FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
     from delvec.delta.write.conflicts import Winner
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap, Descriptor
+ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
+"""The metadata domain that holds the high-water mark of row ids."""
+_NAMES: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -175,12 +179,10 @@ class Change:
 
     @property
     def moved_to(self) -> tuple[FileEntry, ...]:
-        """The new files of rewrites."""
         return tuple(each.added for each in self.rewrites if each.added is not None)
 
     @property
     def gone_files(self) -> tuple[FileEntry, ...]:
-        """All files that it removes."""
         return (*self.removed, *(file for each in self.rewrites for file in each.files))
 
     @property
@@ -216,12 +218,12 @@ class Base:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Base:
         """Return a snapshot as a base; reads its commit if that has an in-commit timestamp."""
-        storage, key, timestamp = snapshot.storage, commit_key(snapshot.version), 0
+        storage, key, info = snapshot.storage, commit_key(snapshot.version), dict[str, Any]()
         mark = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
         if snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
-            timestamp = _timestamp(JsonActions(storage.uri_of(key), storage.read(key)).others())
+            info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
         state = snapshot.protocol, snapshot.metadata
-        return cls(storage, snapshot.version, *state, mark, timestamp)
+        return cls(storage, snapshot.version, *state, mark, _timestamp(info))
 
     def after(self, winner: Winner) -> Base:
         """Return the next version, which another writer committed with the same metadata."""
@@ -235,13 +237,73 @@ class Base:
             self,
             version=winner.version,
             row_id_mark=max([self.row_id_mark, *marks]),
-            timestamp_ms=max(self.timestamp_ms, _timestamp(winner.others)),
+            timestamp_ms=max(self.timestamp_ms, _timestamp(winner.info)),
         )
 
 
-def _timestamp(actions: Iterable[dict[str, Any]]) -> int:
+def _timestamp(info: Mapping[str, Any]) -> int:
     """Return the in-commit timestamp of a commit; 0 if it has none."""
-    infos = (action["commitInfo"] for action in actions if action.get("commitInfo"))
-    info: dict[str, Any] = next(infos, {})
     value = info.get("inCommitTimestamp")
     return value if type(value) is int and 0 <= value <= LONG_MAX else 0
+
+
+def materialized_columns(metadata: Metadata) -> tuple[str, str] | None:
+    """Return the columns that hold ids and versions of copied rows; None without row tracking."""
+    if not metadata.is_on(Property.ENABLE_ROW_TRACKING):
+        return None
+    names = tuple(metadata.configuration.get(key) for key in _NAMES)
+    if None in names:
+        raise FormatError(
+            "row tracking is on but the table does not name its materialized columns",
+            expected=" and ".join(_NAMES),
+            found=names,
+        )
+    fields = metadata.schema.fields
+    taken = {name.lower() for each in fields for name in (each.name, each.physical_name)}
+    if len({str(name).lower() for name in names} - taken) < len(names):
+        raise FormatError(
+            "the materialized columns of row tracking have the names of other columns",
+            found=str(names)[:200],
+            hint="set others by the properties that name them",
+        )
+    return str(names[0]), str(names[1])
+
+
+def high_water_mark(configuration: str | None) -> int:
+    """Return the highest row id assigned so far, -1 if there is none.
+
+    >>> high_water_mark('{"rowIdHighWaterMark":41}')
+    41
+    """
+    if configuration is None:
+        return -1
+    try:
+        value = parse_json(configuration, f"the domain {ROW_TRACKING_DOMAIN}")["rowIdHighWaterMark"]
+    except (ValueError, LookupError, TypeError):
+        value = None
+    if type(value) is not int or value < -1:
+        raise FormatError(
+            f"the domain {ROW_TRACKING_DOMAIN} does not hold a high-water mark",
+            expected='{"rowIdHighWaterMark": a number}',
+            found=configuration[:80],
+        )
+    return value
+
+
+def assign_row_ids(
+    adds: Sequence[dict[str, Any]], mark: int, version: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Assign base row ids above the high-water mark to files without, and return the new mark.
+
+    Files without ids are new, or older than the table feature.
+    """
+    numbered = list(adds)
+    for number, body in enumerate(adds):
+        if body.get("baseRowId") is None:
+            rows = record_count(body.get("stats"))
+            if rows is None:
+                raise PlanError(f"{body['path']} has no numRecords, which row tracking needs")
+            ids = {"baseRowId": mark + 1, "defaultRowCommitVersion": version}
+            numbered[number] = {**body, **ids}
+            mark += rows
+    return numbered, mark

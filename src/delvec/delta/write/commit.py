@@ -11,13 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
+from delvec.delta.log.replay import read_log_file
 from delvec.delta.log.segment import list_commits
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.write.change import Base, Change
 from delvec.delta.write.commit_actions import commit_actions, encode_lines
 from delvec.delta.write.conflicts import Winner, rebase
 from delvec.documents import LONG_MAX
@@ -31,15 +34,11 @@ from delvec.errors import (
 )
 from delvec.report.commits import announce
 from delvec.report.hints import argument, format_hint
+from delvec.storage import Storage
 from delvec.storage.parallel import map_in_order
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import delta_file
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.change import Base, Change
-    from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles
-    from delvec.vector.delta_file import VectorFile
+from delvec.vector.delta_file import VectorFile
 
 _PUTS_AT_ONCE: Final = 8
 _COMMITTED: Final = "version %d of %s was committed"
@@ -87,7 +86,6 @@ class Committed:
 
 
 def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committed:
-    """Commit a change as the next version."""
     txn_id, read_version = str(uuid4()), base.version
     written = {file.path for file in change.moved_to}
     attempts, reconciled = 0, 0
@@ -172,10 +170,10 @@ def _require_table(base: Base) -> None:
 def _is_ours(storage: Storage, version: int, txn_id: str) -> bool:
     try:
         key = commit_key(version)
-        actions = JsonActions(storage.uri_of(key), storage.read(key)).others()
+        info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
     except ObjectNotFoundError:
         return False
-    return any((action.get("commitInfo") or {}).get("txnId") == txn_id for action in actions)
+    return info.get("txnId") == txn_id
 
 
 def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:

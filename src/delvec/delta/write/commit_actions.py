@@ -10,20 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec._version import __version__
-from delvec.delta.schema.metadata import Property
+from delvec.delta.log.file_set import FileEntry
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
+from delvec.delta.write.change import (
+    ROW_TRACKING_DOMAIN,
+    Base,
+    Change,
+    Rewrite,
+    VectorUpdate,
+    assign_row_ids,
+)
 from delvec.delta.write.conflicts import isolation_level, paths_of
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, assign_row_ids
 from delvec.errors import PlanError
 from delvec.vector import Descriptor
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.change import Base, Change, Rewrite, VectorUpdate
 
 _QUANTILES: Final = {"min": 0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "max": 1}
 _KEPT_BY_REMOVES: Final = (

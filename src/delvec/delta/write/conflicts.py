@@ -39,31 +39,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.commits import read_added_files, read_log_file
+from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.file_set import FileEntry, FileSet
+from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.replay import read_added_files, read_log_file
 from delvec.delta.log.segment import list_commits
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import require_row_count
 from delvec.delta.read.vectors import entry_vector, load_vector
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.skipping.predicate import Predicate
 from delvec.delta.write.change import Change, PlainListing, Rewrite, SourceRead, VectorUpdate
 from delvec.errors import ConflictError
+from delvec.storage import Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import full_name, local_path, store_of
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.delta.log.actions import JsonActions
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.skipping.predicate import Predicate
-    from delvec.storage import Storage
 
 READ_AGAIN: Final = (
     "nothing was changed; read the table again for the source, and repeat the operation (a source"
@@ -144,7 +142,7 @@ class Winner:
     @cached_property
     def info(self) -> Mapping[str, Any]:
         """Its commitInfo; empty without one."""
-        return next((a["commitInfo"] for a in self.others if a.get("commitInfo")), {})
+        return read_commit_info(self.actions)
 
     @cached_property
     def adds(self) -> dict[str, Mapping[str, Any]]:
@@ -153,7 +151,6 @@ class Winner:
 
     @cached_property
     def removes(self) -> dict[str, Mapping[str, Any]]:
-        """Bodies of its removes, by decoded path."""
         return self._bodies("remove")
 
     def _bodies(self, kind: str) -> dict[str, Mapping[str, Any]]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.scan import is_understood
-from delvec.delta.schema.partition_values import parse_partition_value, partition_column
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.partition_values import (
+    PartitionValue,
+    parse_partition_value,
+    partition_column,
+)
 from delvec.delta.skipping.predicate import And, Comparison, IsNull, Or, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.partition_values import PartitionValue
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Targets:
 
     @property
     def figures(self) -> dict[str, int]:
-        """Their counts for a report."""
         return {
             "files_scanned": len(self.open),
             "files_pruned": self.total - len(self.whole) - len(self.open),
@@ -66,7 +64,6 @@ class Partitions:
     def of(
         cls, metadata: Metadata, time_zone: str, entries: Iterable[Mapping[str, str | None]]
     ) -> Partitions:
-        """Return the partitions of files, by the partition values of their log entries."""
         fields = metadata.partition_fields
         parsed = (
             tuple(
@@ -78,7 +75,6 @@ class Partitions:
         return cls(metadata, time_zone, {_key(values): values for values in parsed})
 
     def files(self, files: FileSet) -> NDArray[np.int64]:
-        """Return the indexes of the files that belong to these partitions."""
         columns = [
             partition_column(
                 files.partition_strings(field.physical_name), field.type, self.time_zone

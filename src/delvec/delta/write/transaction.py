@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.write.after_commit import after_commit
 from delvec.delta.write.change import AppTransaction, Base, Change, Operation, SourceRead
 from delvec.delta.write.commit import Committed, commit
@@ -21,14 +22,12 @@ from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
+from delvec.storage import RequestCounts, Storage
 from delvec.storage.listed_files import outside_of
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import RequestCounts, Storage
 
 _LONGEST_WAIT: Final = 2.0
 _MAX_RETRIES: Final = 10
@@ -63,7 +62,6 @@ class Attempt:
 
     @property
     def storage(self) -> Storage:
-        """The table."""
         return self.snapshot.storage
 
     def depend_on(self, reads: Iterable[SourceRead]) -> None:
@@ -265,18 +263,15 @@ class NoEngine:
     """No engine: enough for operations that commit metadata only."""
 
     def session(self, operation: str) -> SparkSession:
-        """Raise: only Spark reads and writes rows."""
         raise InvalidArgumentError(
             f"{operation} needs a Spark session, and this table was opened without one",
             hint="pass a session to for_path",
         )
 
     def translate_errors(self, table: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Do nothing: no engine can fail."""
         return nullcontext()
 
     def described(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Do nothing: there are no jobs."""
         return nullcontext()
 
 
@@ -318,7 +313,6 @@ class CheckedOptions:
         txn_app_id: str | None = None,
         txn_version: int | None = None,
     ) -> CheckedOptions:
-        """Check the keywords of a call."""
         if (txn_app_id is None) != (txn_version is None):
             raise InvalidArgumentError(
                 "txn_app_id and txn_version go together",

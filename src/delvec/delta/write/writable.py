@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import require_feed_names
-from delvec.delta.schema.expressions import IDENTITY
+from delvec.delta.schema.column_metadata import identity_fields
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.protocol import FEATURES, WRITERS_WITH_FEATURES, Feature
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import require_no_own_names
-
-if TYPE_CHECKING:
-    from delvec.delta.log.snapshot import Snapshot
 
 WriteKind: TypeAlias = Literal[
     "append", "overwrite", "delete", "update", "merge", "alter", "optimize", "restore", "vacuum"
@@ -120,11 +118,7 @@ def _is_in_use(feature: Feature, snapshot: Snapshot) -> bool:
 
 
 def _identity_columns(snapshot: Snapshot) -> frozenset[str]:
-    return frozenset(
-        field.name.lower()
-        for field in snapshot.metadata.schema.fields
-        if any(key.startswith(IDENTITY) for key in field.metadata)
-    )
+    return frozenset(each.name.lower() for each in identity_fields(snapshot.metadata.schema))
 
 
 def _refusal(snapshot: Snapshot, what: str, feature: Feature) -> UnsupportedFeatureError:

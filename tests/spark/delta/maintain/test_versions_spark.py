@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.delta.write.change import ROW_TRACKING_DOMAIN, high_water_mark
 from delvec.errors import ObjectNotFoundError
 from tests.delta import log_files
 from tests.delta.rows import same_rows

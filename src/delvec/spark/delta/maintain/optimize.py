@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.maintain.compaction import CompactionRule, compaction_bins, live_bytes, purge_bins
-from delvec.delta.read.dropped_columns import have_dropped
+from delvec.delta.read.data_file import have_dropped
 from delvec.delta.schema.traversal import resolve
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.skipping.statistics import indexed_columns

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import DataType, StructType, VariantType
 
 from delvec.delta.log.actions import JsonActions
-from delvec.delta.log.commits import read_added_files
+from delvec.delta.log.replay import read_added_files
 from delvec.delta.read.footer_statistics import row_counts
 from delvec.delta.schema.partition_values import shared_text
 from delvec.delta.write.change import Rewrite

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.traces.redaction import Redaction
+    from delvec.delta.traces.values import Redaction
     from delvec.vector import Bitmap
 
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false"}

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import LongType, StructField
 
 from delvec.delta.read.footer_statistics import row_counts
-from delvec.delta.write.row_tracking import materialized_columns
+from delvec.delta.write.change import materialized_columns
 from delvec.identifiers import quote
 from delvec.spark.delta.scan.scan import PLACE, scan
 from delvec.spark.delta.write.data_files import WrittenFiles, write_rows
