@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delvec.cli.exits import ended_by_sigterm, stopped_by_signals
-from delvec.cli.options import FOLLOW, interval, option, together
+from delvec.cli.options import FOLLOW, Decorator, interval, option, together
 from delvec.errors import DelvecError
 from delvec.report.format import escape_controls
 
 if TYPE_CHECKING:
-    from delvec.cli.options import Decorator
     from delvec.cli.output import Output
     from delvec.spark.metrics import ServiceMetrics
 

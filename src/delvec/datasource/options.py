@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, Literal, NoReturn, get_args
 
 import pyarrow as pa
 
+from delvec.delta.schema.types import StructType
 from delvec.delta.skipping.filters import parse_filters
 from delvec.delta.skipping.predicate import Predicate, find_column
 from delvec.delta.write.transaction import CheckedOptions
 from delvec.documents import parse_time, size_bytes, whole_number
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.format import did_you_mean
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.types import StructType
 
 View = Literal["rows", "files", "vectors", "positions", "history"]
 ALLOWED: Final = "allowedPaths"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
@@ -25,16 +25,12 @@ from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.read.change_feed import FEED_COLUMNS, require_feed_names
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN, Scan, arrow_scan
 from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.types import Field
+from delvec.delta.skipping.predicate import Predicate
 from delvec.errors import InvalidArgumentError
 from delvec.spark.types import table_schema
 from delvec.storage import Storage
 from delvec.storage.fence import lists_of
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-
-    from delvec.delta.schema.types import Field
-    from delvec.delta.skipping.predicate import Predicate
 
 _ADDED: dict[str, DataType] = {FILE_COLUMN: StringType(), POSITION_COLUMN: LongType()}
 

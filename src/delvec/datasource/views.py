@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from delvec.datasource.options import View
 from delvec.datasource.reader import MAX_SPLIT_BYTES, TableReader, pack
+from delvec.delta.log.file_set import DataFile, FileSet
 from delvec.delta.log.history import SCHEMA as HISTORY
 from delvec.delta.log.history import history
 from delvec.delta.log.snapshot import Snapshot, files_table, open_snapshot
 from delvec.delta.read.vectors import load_vectors
-
-if TYPE_CHECKING:
-    from delvec.datasource.options import View
-    from delvec.delta.log.file_set import DataFile, FileSet
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
 _STATISTICS: Final = pa.struct(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import Column, SparkSession
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.failures import translate_errors
 from delvec.spark.jvm import class_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 _CASE: Final = "spark.sql.caseSensitive"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.calls import describe_value, explained_call
 from delvec.delta.table import DeltaTable
+from delvec.delta.write.report import WriteReport
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
@@ -17,15 +20,10 @@ from delvec.iceberg.client.catalog import LoadedTable, find_table, is_metadata_t
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.table.writes import delete_where
 from delvec.iceberg.write.key_predicates import Condition
+from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.statements.parser import DeleteStatement, is_temporary_view, parse_statement
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.report import WriteReport
-    from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 
 _BRANCH: Final = "branch_"
 # What Spark would carry out otherwise than delvec, or not at all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from delvec.conversion.schema.iceberg_schema import TargetSchema, ids_by_path
 from delvec.conversion.schema.iceberg_types import (
@@ -15,10 +15,8 @@ from delvec.conversion.schema.iceberg_types import (
     parse_fields,
     walk_iceberg,
 )
+from delvec.conversion.schema.partition_spec import PartitionSpec
 from delvec.errors import UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from delvec.conversion.schema.partition_spec import PartitionSpec
 
 
 def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSchema:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec.conversion.schema.iceberg_types import (
     NestedType,
@@ -24,11 +24,9 @@ from delvec.conversion.schema.iceberg_types import (
     walk_iceberg,
 )
 from delvec.conversion.schema.unsupported import convertible_schema
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.types import ArrayType, DataType, Field, PrimitiveType, StructType
 from delvec.errors import FormatError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
 
 FIRST_OWN_ID: Final = 1_000_000_000
 _LAST_ID: Final = 2**31 - 1 - 201  # ids above are reserved for Iceberg's metadata columns

@@ -11,12 +11,13 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.errors import FormatError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, load_table
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import listed_paths
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.client.table_folder import (
     DELTA_LOG,
     PLACES,
@@ -30,9 +31,6 @@ from delvec.report.hints import Wording, format_hint, shell_word
 from delvec.spark.engine import allowed_paths, open_storage
 from delvec.storage.listed_files import lies_below, local_path, real_folder
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 _EARLIER_GO: Final = "write.metadata.delete-after-commit.enabled"
 _MOST_FOLDERS: Final = 1000  # that are listed one by one; more cost as much as all at once

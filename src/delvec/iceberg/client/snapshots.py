@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
 from delvec.documents import shown_time, time_ms
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
 from delvec.report.format import did_you_mean
 from delvec.report.hints import Wording
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 _LISTED: Final = 8
 

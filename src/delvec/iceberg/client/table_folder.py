@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import LoadedTable, is_instance
@@ -20,14 +22,9 @@ from delvec.identifiers import quote_if_needed
 from delvec.report.format import escape_controls
 from delvec.spark import jvm
 from delvec.spark.engine import open_storage
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, real_folder
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.storage import Storage
-
 
 DELTA_LOG: Final = "_delta_log"
 PLACES: Final = (DELTA_LOG, "metadata")

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import uniform
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.iceberg.client.catalog import (
@@ -29,15 +30,10 @@ from delvec.iceberg.client.catalog import (
     reload_table,
 )
 from delvec.iceberg.client.failures import is_commit_state_unknown, translate_errors
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.client.own_location import require_own_log
 from delvec.iceberg.commit.row_delta import row_changes
 from delvec.report.commits import announce
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.metadata import TableMetadata
-
 
 _LOG: Final = logging.getLogger("delvec")
 _LONGEST_WAIT: Final = 2.0  # seconds

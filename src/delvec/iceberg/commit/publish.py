@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import (
@@ -27,9 +29,6 @@ from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commit.commit import CreatedTable, Transaction, commit
 from delvec.iceberg.commit.row_delta import RowChange, row_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ATTEMPTS: Final = 5
 _UNSORTED: Final = 0  # the id of the sort order that every table has

@@ -11,12 +11,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.documents import parse_json
 from delvec.errors import ConflictError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, load_table, require_same_table
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.client.snapshots import branch_head
 from delvec.iceberg.commit.branch_commit import commit_rewrite, require_branch
 from delvec.iceberg.commit.marks import is_staging
@@ -38,9 +39,6 @@ from delvec.spark.engine import open_storage
 from delvec.spark.jobs import describe_jobs, interruptible
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 _SHOWN: Final = 10
 _ATTEMPTS: Final = 5

@@ -21,18 +21,16 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import EqualityDeleteFile, snapshot_table
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import TableMetadata
+from delvec.iceberg.client.metadata import TableMetadata
 
 # Together twice of these at most, the size up to which `encode_files` writes one file.
 _LARGE: Final = 32 << 20  # bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import read_key_files
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes import key_columns
 from delvec.iceberg.deletes.key_vectors import read_key_vector
 from delvec.iceberg.maintain.delete_groups import DeleteGroup, packed
@@ -25,10 +27,6 @@ from delvec.spark.input.key_values import KeyColumn, convert, from_numbers, is_k
 from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.files import EqualityDeleteFile
 
 _MOST_KEYS: Final = 2_000_000  # of the groups that one job reads, and the driver holds
 _MOST_BYTES: Final = 16 << 20  # of their files

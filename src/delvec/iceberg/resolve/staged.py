@@ -11,12 +11,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.documents import parse_json
 from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import SEPARATOR
+from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 from delvec.iceberg.client.snapshots import branch_head
 from delvec.iceberg.commit.marks import (
     BRANCH_SUMMARY,
@@ -26,13 +30,6 @@ from delvec.iceberg.commit.marks import (
     read_progress,
 )
 from delvec.spark import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-
 
 _REPLACE: Final = "replace"
 CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})

@@ -13,14 +13,17 @@ without a row left is removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from delvec.errors import ConflictError, DelvecError, LockedError, PlanError, VerificationError
 from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.commit.branch_commit import commit_change
+from delvec.iceberg.commit.commit import Committed
 from delvec.iceberg.commit.marks import StagedProgress
 from delvec.iceberg.commit.row_delta import RowChange
 from delvec.iceberg.deletes.positions import (
@@ -39,18 +42,12 @@ from delvec.iceberg.resolve.verify import (
     require_sums,
     require_unique,
 )
+from delvec.report.rendering import Stopwatch
 from delvec.spark.engine import open_storage
 from delvec.spark.jobs import describe_jobs
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from delvec.iceberg.client.files import EqualityDeleteFile
-    from delvec.iceberg.commit.commit import Committed
-    from delvec.report.rendering import Stopwatch
 
 _ATTEMPTS: Final = 10
 _COUNTED: Final = (

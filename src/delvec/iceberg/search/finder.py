@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+from pyspark.sql import DataFrame
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.key_columns import key_types
@@ -13,9 +15,6 @@ from delvec.iceberg.search.key_index import KeyIndex, open_index, why_no_index
 from delvec.iceberg.search.search import Search, find_by_join
 from delvec.report.hints import Wording
 from delvec.spark.input.key_values import NUMBER_TYPES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Strategy: TypeAlias = Literal["auto", "join", "index"]
 # Seconds on two cores, rough, from tables of 4 and 20 million rows. Only their ratios matter, but

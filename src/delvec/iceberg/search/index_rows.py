@@ -18,21 +18,18 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from delvec.documents import parse_json
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import read_all_rows
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.deletes.key_columns import key_paths
 from delvec.identifiers import quote
 from delvec.spark.input.key_values import NUMBER_TYPES, UNKNOWN_TO_SPARK, is_key_type
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import TableMetadata
-
 
 HASH_VERSION: Final = 1
 """Is to be raised when the same key gets another hash, or the rows another meaning."""

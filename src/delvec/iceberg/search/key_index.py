@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +25,7 @@ from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import LoadedTable, TableName, find_table, load_table
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_rows
+from delvec.iceberg.client.metadata import IcebergSnapshot
 from delvec.iceberg.client.own_location import require_own_folder, shown, sorted_out
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
@@ -32,9 +33,6 @@ from delvec.identifiers import sql_string
 from delvec.report.format import format_count, format_size
 from delvec.report.rendering import OperationReport, doc, documented, required
 from delvec.spark import expressions
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import IcebergSnapshot
 
 _SUFFIX: Final = "__delvec_index"
 _OF: Final = "delvec.index-of"

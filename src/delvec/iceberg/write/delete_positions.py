@@ -7,8 +7,9 @@ without a row left is removed.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,15 +35,11 @@ from delvec.iceberg.deletes.positions import (
     write_position_vectors,
 )
 from delvec.iceberg.deletes.read_plan import rows_with_places
+from delvec.iceberg.write.key_predicates import Condition
 from delvec.iceberg.write.report import PositionDeleteReport
 from delvec.report.rendering import Stopwatch
 from delvec.spark.jobs import describe_jobs
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from delvec.iceberg.write.key_predicates import Condition
 
 _ATTEMPTS: Final = 10
 _EQUALITY: Final = 2  # the `content` of an equality-delete file

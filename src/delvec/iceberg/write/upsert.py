@@ -13,30 +13,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import write_data_files
 from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.commit.row_delta import RowChange
+from delvec.iceberg.deletes.equality_files import Scope
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.write_keys import WrittenDeletes, scope_of, write_deletes
 from delvec.iceberg.write.change_batch import change_batch, require_columns
 from delvec.iceberg.write.report import KeyDeleteReport
 from delvec.report.rendering import Stopwatch
+from delvec.spark.input.key_values import KeyColumn
 from delvec.spark.input.keys import read_keys
 from delvec.spark.jobs import describe_jobs, interruptible
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.deletes.equality_files import Scope
-    from delvec.spark.input.key_values import KeyColumn
 
 
 def append_rows(

@@ -26,7 +26,7 @@ from delvec.delta.skipping import predicate as nodes
 from delvec.documents import EPOCH
 from delvec.errors import FormatError
 from delvec.spark import jvm
-from delvec.spark.catalyst import read
+from delvec.spark.catalyst import Expression, read
 from delvec.spark.types import spark_type
 from delvec.storage.listed_files import full_name
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.skipping.predicate import ColumnPath, Operator, Predicate
-    from delvec.spark.catalyst import Expression
     from delvec.spark.delta.scan.vectors import ScanPart
 
 _OPERATORS: Final[dict[str, Operator]] = {

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, SparkSession, functions
 from pyspark.sql import types as spark_types
@@ -15,10 +14,12 @@ from delvec.delta.alter.definition import add_constraint
 from delvec.delta.alter.operations import state_change
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.schema.expressions import StoredExpression, names_in, stored_expressions
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, DataType, MapType, StructType
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write.change import ReadSet
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import ConstraintError
 from delvec.identifiers import quote
@@ -27,10 +28,6 @@ from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.stored_expressions import stored_column, stored_columns
 from delvec.spark.failures import violation
 from delvec.spark.types import spark_type
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.transaction import Attempt, Outcome
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import random_prefix
 from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.skipping.statistics import statistics_json
@@ -38,7 +38,6 @@ from delvec.storage.uncommitted import UncommittedFiles
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
     from delvec.storage.backend import FileInfo

@@ -12,8 +12,9 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from delvec.delta.schema.expressions import (
@@ -24,17 +25,13 @@ from delvec.delta.schema.expressions import (
     refusal,
     stored_expressions,
 )
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.types import StructType
 from delvec.errors import DelvecError, InvalidArgumentError
 from delvec.report.format import did_you_mean, escape_controls, shortened
 from delvec.spark import jvm
 from delvec.spark.failures import translate_errors
 from delvec.spark.types import spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-
-    from delvec.delta.schema.metadata import Metadata
 
 _PACKAGE: Final = "delvec.spark.delta.write"
 _NO_COLUMNS: Final = StructType(())
