@@ -73,7 +73,6 @@ class Service:
         self.stop = Event()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a function `follow`."""
         return {
             "stop": self.stop,
             "interval": self.given.interval,

@@ -93,7 +93,6 @@ class Sentence(Text):
     """A text whose figures stay whole where it is folded: `9.5 %`."""
 
     def wrap(self, console: Console, width: int, *more: Any, **how: Any) -> Lines:  # noqa: ANN401
-        """Return the lines."""
         held = self.copy()
         held.plain = UNIT_GAP.sub(_HELD, held.plain)
         lines = held.wrap(console, width, *more, **how)
@@ -103,7 +102,6 @@ class Sentence(Text):
 
 
 def is_numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether all values of a column are numbers."""
     return all(isinstance(row.get(column.key), int | float | None) for row in rows)
 
 

@@ -249,7 +249,6 @@ def _abandoned_on(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
 
 
 def _first_schema(planned: Planned, target: Target) -> Mapping[str, Any]:
-    """Return the schema of the target before the first step."""
     if target.table is None:
         return planned.steps[0].schema.to_json()
     return target.table.metadata.schema

@@ -90,7 +90,6 @@ class Expiry:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """Tags and branches."""
         return (*self.tags, *self.branches)
 
     def __bool__(self) -> bool:

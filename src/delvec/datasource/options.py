@@ -90,7 +90,6 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def require_batch(options: ReadOptions) -> None:
-    """Refuse options of streams in a batch."""
     if options.stream != StreamOptions():
         raise InvalidArgumentError(
             "startingVersion, skipChangeCommits, readChangeFeed and the like are for streams",
@@ -100,7 +99,6 @@ def require_batch(options: ReadOptions) -> None:
 
 
 def require_stream(options: ReadOptions) -> None:
-    """Refuse options of batches in a stream."""
     given = {
         "versionAsOf": options.version is not None,
         "timestampAsOf": options.timestamp is not None,

@@ -91,7 +91,6 @@ class Offset:
 
     @classmethod
     def from_json(cls, value: Any) -> Offset:  # noqa: ANN401 - whatever the checkpoint has
-        """Read an offset of the checkpoint."""
         found = value if isinstance(value, dict) else {}
         version, table = found.get("version"), found.get("table")
         since, files = found.get("since"), found.get("files", 0)

@@ -56,7 +56,6 @@ class Opened:
 
     @property
     def schema(self) -> StructType:
-        """The schema of the read."""
         if self.options.columns is None:
             return self._all_columns
         return StructType([self._column(name) for name in self.options.columns])
@@ -82,7 +81,6 @@ class Opened:
         return RowsReader(*read, scan, needs_zone)
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream of the columns of a schema."""
         require_stream(self.options)
         self._require_feed()
         names = self._names(schema)

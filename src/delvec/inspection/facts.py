@@ -15,7 +15,6 @@ _KINDS: Final = {"u": "by relative path", "p": "by absolute path", "i": "inline"
 
 
 def headline(report: InspectReport) -> str:
-    """Return what the table is, in one line."""
     return f"{report.table}: {'Delta' if report.format == 'delta' else 'Iceberg'}, {place(report)}"
 
 

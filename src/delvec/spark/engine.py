@@ -33,7 +33,6 @@ class SparkEngine:
     spark: SparkSession
 
     def session(self, operation: str) -> SparkSession:  # noqa: ARG002
-        """Return the session."""
         return self.spark
 
     @contextmanager

@@ -124,7 +124,6 @@ class ServiceMetrics:
         return 0.0 if since is None else max(0.0, time.time() - since / 1000)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document for programs."""
         found = {name: each for name, each in document(self).items() if name not in _HIDDEN}
         return {**found, self.age_name: self.oldest_age_seconds}
 

@@ -93,7 +93,6 @@ class _Service(Generic[_M]):
         self.told = time.monotonic()
 
     def run(self, cycle: Callable[[Waits], Any], stop: Event) -> _M:
-        """Run cycles."""
         while not stop.is_set():
             begin, begin_time = time.monotonic(), time.time()
             try:

@@ -74,7 +74,6 @@ def parse_statement(spark: SparkSession, statement: str) -> DeleteStatement | st
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
-    """Whether a name without a database is that of a temporary view."""
     return bool(jvm.session_of(spark).sessionState().catalog().getRawTempView(name).isDefined())
 
 

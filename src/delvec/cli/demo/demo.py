@@ -60,7 +60,6 @@ class Tour:
         self.output.table([Column(key, title or key) for key, _, title in pairs], rows)
 
     def why(self, text: str) -> None:
-        """Print why it matters."""
         self.output.note(("→ ", "bold green"), (text, "italic"))
 
 

@@ -75,7 +75,6 @@ class VectorPlaces:
             raise blamed(error, self.files, row) from None
 
     def inline_frame(self, row: int) -> bytes:
-        """Return the frame of an inline vector."""
         descriptor = self.files.descriptor(row)
         if descriptor is None:
             raise AssertionError(f"{self.files.paths[row]} has no vector")

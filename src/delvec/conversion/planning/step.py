@@ -73,7 +73,6 @@ class PlannedStep:
 
     @property
     def version(self) -> int:
-        """The version of the source."""
         return self.facts.version
 
     @cached_property
@@ -189,7 +188,6 @@ class Difference:
         return places
 
     def count(self, action: Action) -> int:
-        """Return the number of files with an action."""
         if action == "remove":
             return len(self.gone)
         return int((self.codes == ACTIONS.index(action)).sum())
@@ -198,7 +196,6 @@ class Difference:
 def diff_files(
     paths: pa.Array, has_vector: NDArray[np.bool_], ids: Sequence[pa.Array], target: TargetFiles
 ) -> Difference:
-    """Compare files by path and vector."""
     for whose, files in (("source", paths), ("target", target.paths)):
         counts = pc.value_counts(files)
         twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))

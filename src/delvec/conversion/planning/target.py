@@ -113,7 +113,6 @@ class ForeignChanges:
 
 
 def target_format_version(name: TableName, table: LoadedTable | None, wanted: int | None) -> int:
-    """Return the format version of a target."""
     if table is None:
         return wanted or _NEWEST_FORMAT
     found = table.metadata.format_version

@@ -54,7 +54,6 @@ class TargetFiles:
         )
 
     def joined(self, other: TargetFiles) -> TargetFiles:
-        """Return the data files of both."""
         return TargetFiles(
             pa.concat_arrays([self.paths, other.paths]),
             np.concatenate([self.rows, other.rows]),

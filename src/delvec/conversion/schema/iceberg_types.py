@@ -56,7 +56,6 @@ class TargetField:
 
     @property
     def children(self) -> tuple[TargetField, ...]:
-        """The fields of its type."""
         return self.type.fields if isinstance(self.type, NestedType) else ()
 
     def to_json(self) -> dict[str, Any]:

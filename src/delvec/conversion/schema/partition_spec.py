@@ -92,7 +92,6 @@ class TimeParts:
 def partition_spec(
     metadata: Metadata, schema: TargetSchema, *, table: str, transforms: bool = True
 ) -> PartitionSpec:
-    """Return the partition spec of a target."""
     ids = {field.name: field.id for field in schema.fields}
     taken = {full_name(path).lower() for path in walk_iceberg(schema.fields)}
     found: list[tuple[str, str, int, Field | TimeParts]] = []

@@ -70,7 +70,6 @@ def in_full(path: str, default: str) -> str:
 
 
 def is_on_disk(table: LoadedTable, folder: str) -> bool:
-    """Tell whether a folder is on a local disk."""
     return real_folder(in_full(folder, default_store(table))).startswith(_DISK)
 
 

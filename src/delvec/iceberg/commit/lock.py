@@ -214,7 +214,6 @@ class _Taker:
         self.held = Held(str(self.table.name))
 
     def run(self) -> None:
-        """Take the lock."""
         conflicts = 0
         while True:
             try:

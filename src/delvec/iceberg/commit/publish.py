@@ -85,7 +85,6 @@ class Staged:
 
     @property
     def snapshot_id(self) -> int:
-        """The newest staged snapshot."""
         return self.snapshot_ids[-1]
 
 

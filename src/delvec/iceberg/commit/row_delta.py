@@ -107,5 +107,4 @@ def _require_found(found: int, wanted: int, table: LoadedTable) -> None:
 
 
 def row_changes(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an object of `RowChanges.java`."""
     return jvm.load_java(spark, "delvec.iceberg.commit", "RowChanges")

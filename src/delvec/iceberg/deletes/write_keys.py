@@ -235,7 +235,6 @@ class _Writing:
         self._say_vector(keys, path, length, parquet, beside=len(files))
 
     def written(self, keys: int, nulls: int) -> WrittenDeletes:
-        """Return what was written."""
         return WrittenDeletes(
             pa.array(self._entries, pa.string()),
             self._statistics,

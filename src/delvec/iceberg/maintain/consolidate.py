@@ -236,7 +236,6 @@ class _Written:
         return replace(planned, plan=replace(plan, groups=tuple(kept)))
 
     def of(self, planned: _Planned, group: DeleteGroup) -> WrittenDeletes:
-        """Return what replaces a group."""
         return self._by_group[self._key(planned, group)][1]
 
     def keep(self, planned: _Planned) -> None:

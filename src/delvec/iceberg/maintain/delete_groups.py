@@ -62,7 +62,6 @@ class DeleteGroup:
 
     @property
     def size(self) -> int:
-        """The size of the files."""
         return sum(each.size for each in self.files)
 
     @property
@@ -93,12 +92,10 @@ class DeletePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.groups and not self.dangling
 
     @property
     def removed(self) -> list[EqualityDeleteFile]:
-        """All files that are removed."""
         return [*self.dangling, *(file for group in self.groups for file in group.files)]
 
 

@@ -51,7 +51,6 @@ class FoundRows:
 
     @property
     def reason(self) -> str:
-        """Why so."""
         return "; ".join(dict.fromkeys(each.reason for each in self.choices))
 
     def search(

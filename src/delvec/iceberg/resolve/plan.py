@@ -46,7 +46,6 @@ class ResolveOptions:
     dry_run: bool = False
 
     def key_ids(self, table: LoadedTable) -> frozenset[int]:
-        """Return the field ids of the key columns."""
         if not self.keys:
             return frozenset()
         found = key_columns(table.metadata.schema, self.keys, str(table.name))
@@ -67,12 +66,10 @@ class ResolvePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.own and (self.staged is None or self.staged.is_empty)
 
     @property
     def deletes(self) -> tuple[EqualityDeleteFile, ...]:
-        """All equality deletes that are resolved."""
         texts = () if self.staged is None else self.staged.deletes
         return (*self.own, *(from_content_file(text, _LATER) for text in texts))
 

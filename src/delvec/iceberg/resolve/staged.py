@@ -67,7 +67,6 @@ class Staged:
 
     @property
     def head(self) -> IcebergSnapshot:
-        """The last of the snapshots."""
         return self.snapshots[-1]
 
     @property
@@ -154,7 +153,6 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
 
 
 def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an object of `StagedFiles.java`."""
     return jvm.load_java(spark, "delvec.iceberg.resolve", "StagedFiles")
 
 

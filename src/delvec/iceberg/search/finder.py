@@ -48,7 +48,6 @@ class Rows:
 def find_rows_of(
     search: Search, wanted: Strategy, keys: frozenset[int], *, may_write: bool
 ) -> Rows:
-    """Find the rows of a search."""
     ids = frozenset(search.ids)
     if wanted != "join" and keys and keys != ids:
         return Rows(find_by_join(search), Choice("join", "a delete is by other columns"))

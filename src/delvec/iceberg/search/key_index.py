@@ -79,7 +79,6 @@ class Written:
     runs: int
 
     def to_summary(self, table: LoadedTable) -> dict[str, str]:
-        """Return the properties of the snapshot."""
         return {
             _KEY: str(self.key.signature),
             _REFLECTS: str(self.reflects),
@@ -180,7 +179,6 @@ class IndexReport(OperationReport):
     def of(
         cls, table: str, keys: tuple[str, ...], index: KeyIndex, phases: Mapping[str, float]
     ) -> IndexReport:
-        """Return the report of what `update_index` returned."""
         names = ("snapshot_id", "action", "reason", "added_files", "added_rows", "rows", "bytes")
         figures: dict[str, Any] = {name: getattr(index, name) for name in names}
         return cls(table, str(index.table.name), keys, phases=phases, **figures)
@@ -203,7 +201,6 @@ class IndexReport(OperationReport):
 
 
 def index_name(name: TableName) -> TableName:
-    """Return the name of a table's index."""
     return replace(name, table=f"{name.table}{_SUFFIX}")
 
 

@@ -58,7 +58,6 @@ class Search:
         return self.deletes[0].file.equality_ids
 
     def deleted_keys(self) -> DataFrame:
-        """Return the deleted keys, see `read_deleted_keys`."""
         return key_filter.read_deleted_keys(self.table, self.snapshot_id, self.schema, self.deletes)
 
     @property

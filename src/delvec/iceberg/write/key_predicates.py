@@ -50,7 +50,6 @@ class Condition:
         return functions.expr(self.where) if isinstance(self.where, str) else self.where
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """Return the rows that satisfy the condition."""
         column = self.column()
         return rows if column is None else aliased(rows, self.alias).where(column)
 
@@ -233,7 +232,6 @@ class _Reading:
             self._outside = "is not a column that a vector holds"
 
     def of(self, node: Expression) -> _Keys:
-        """Return the keys of a node."""
         match node.kind, node.children:
             case "And", operands:
                 return reduce(self._both, map(self.of, operands))

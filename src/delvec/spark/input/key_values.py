@@ -71,7 +71,6 @@ class KeyColumn:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type of its keys in Arrow."""
         return arrow_type(self.type)
 
     @property

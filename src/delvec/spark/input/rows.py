@@ -72,7 +72,6 @@ def is_table(data: object) -> bool:
 
 
 def rows_of_arrow(spark: SparkSession, table: pa.Table, *, exact: bool = False) -> DataFrame:
-    """Return the rows of an Arrow table as a DataFrame."""
     fields, schema = _fields(table.schema), schema_of_arrow(table.schema)
     columns = [
         _converted(column, field, exact=exact)

@@ -44,7 +44,6 @@ def depend_on_source(attempt: Attempt, rows: DataFrame) -> None:
 
 
 def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[SourceRead, ...]:
-    """Return what a DataFrame reads of a table."""
     plan: Any = df._jdf.queryExecution().normalized()  # noqa: SLF001
     # The caches of now: `withCachedData()` has those of the time when the DataFrame was first run.
     caches = jvm.session_of(df.sparkSession).sharedState().cacheManager()

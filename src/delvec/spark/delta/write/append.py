@@ -116,7 +116,6 @@ def _replace_all(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcom
 
 
 def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcome:
-    """Replace the partitions that the new rows are in."""
     files, fields = attempt.snapshot.files, state.metadata.partition_fields
     zone = time_zone(attempt.spark)
     if attempt.options.dry_run:

@@ -111,7 +111,6 @@ class ByKeys:
 
     @property
     def predicate(self) -> list[str]:
-        """What the history shows."""
         columns = ", ".join(map(quote_if_needed, self.names))
         listed = columns if len(self.names) == 1 else f"({columns})"
         return [f"{listed} IN ({self.ranges.rows} keys)"]

@@ -72,7 +72,6 @@ _CHANGES: Final = (
 
 
 def merge(request: MergeRequest) -> Callable[[Attempt], Outcome]:
-    """Prepare a merge."""
     request.require_valid()
     return lambda attempt: _Merge(attempt, request).prepare()
 
