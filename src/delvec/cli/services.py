@@ -17,7 +17,7 @@ from delvec.report.format import escape_controls
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
-    from delvec.spark.metrics import ServiceMetrics
+    from delvec.spark.service import ServiceMetrics
 
 _T = TypeVar("_T")
 _HOST: Final = "127.0.0.1"
@@ -93,7 +93,7 @@ class Service:
     ) -> None:
         """Open a table and follow it until a signal; what was done is shown at the end."""
         # Deferred: a command that does not go on needs no server.
-        from delvec.spark.metrics import served  # noqa: PLC0415
+        from delvec.spark.service import served  # noqa: PLC0415
 
         output, given, port = self.output, self.given, None
         output.begin_lines()

@@ -24,8 +24,7 @@ from delvec.documents import time_ms
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, TableName, load_table, table_name
 from delvec.iceberg.client.files import referenced_names
-from delvec.iceberg.client.own_location import metadata_of_others, require_own_location
-from delvec.iceberg.client.table_folder import first_bytes
+from delvec.iceberg.client.own_location import first_bytes, metadata_of_others, require_own_location
 from delvec.iceberg.commit.lock_state import is_lock_tag
 from delvec.iceberg.commit.refs import remove
 from delvec.report.format import format_count, format_size, nonzero

@@ -10,8 +10,7 @@ from delvec.delta.log.history import commit_times
 from delvec.delta.table import DeltaTable
 from delvec.report.format import format_count
 from delvec.report.rendering import doc, documented, required
-from delvec.spark.metrics import ServiceMetrics
-from delvec.spark.service import IDLE_SECONDS, Listeners, Waits, log_retry, repeat
+from delvec.spark.service import IDLE_SECONDS, Listeners, ServiceMetrics, Waits, log_retry, repeat
 
 if TYPE_CHECKING:
     import os
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
+    from delvec.conversion.apply import ConversionReport
     from delvec.conversion.plan import ConversionPlan
     from delvec.conversion.planning.options import Choices, Verify
-    from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
 
 

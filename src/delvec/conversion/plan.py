@@ -10,13 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from delvec.conversion.apply import apply_steps
+from delvec.conversion.apply import ConversionReport, apply_steps, lost_properties
 from delvec.conversion.planning.options import ConversionOptions, Verify
 from delvec.conversion.planning.planner import Planned
 from delvec.conversion.planning.step import ACTIONS, PLAN_SCHEMA
 from delvec.conversion.planning.target import Target
-from delvec.conversion.report import ConversionReport
-from delvec.conversion.target_properties import lost_properties
 from delvec.delta.log.snapshot import Snapshot
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.catalog import LoadedTable, TableName

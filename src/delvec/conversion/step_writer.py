@@ -20,12 +20,12 @@ from delvec.conversion.planning.step import PlannedStep
 from delvec.conversion.planning.target_files import target_paths
 from delvec.conversion.planning.target_layout import snapshot_summary, version_tag
 from delvec.conversion.schema.metrics import metrics_json
-from delvec.conversion.schema.partition_values import partition_json
+from delvec.conversion.schema.partition_spec import partition_json
 from delvec.delta.log.file_set import FileSet
 from delvec.errors import ObjectNotFoundError
 from delvec.iceberg.client.content_files import data_file_json, delete_file_json
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.commit.publish import NewSnapshot
-from delvec.iceberg.commit.row_delta import RowChange
 from delvec.report.hints import argument, format_hint
 from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from delvec.conversion.schema.iceberg_schema import TargetSchema, ids_by_path
-from delvec.conversion.schema.iceberg_types import (
+from delvec.conversion.schema.iceberg_schema import (
     NestedType,
     TargetField,
+    TargetSchema,
     can_become,
     full_name,
+    ids_by_path,
     parse_fields,
     walk_iceberg,
 )

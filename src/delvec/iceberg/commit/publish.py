@@ -27,8 +27,7 @@ from delvec.iceberg.client.catalog import (
 )
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.commit.commit import CreatedTable, Transaction, commit
-from delvec.iceberg.commit.row_delta import RowChange, row_delta
+from delvec.iceberg.commit.commit import CreatedTable, RowChange, Transaction, commit, row_delta
 
 _ATTEMPTS: Final = 5
 _UNSORTED: Final = 0  # the id of the sort order that every table has

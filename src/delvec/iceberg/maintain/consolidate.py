@@ -17,8 +17,7 @@ from delvec.documents import parse_json
 from delvec.errors import ConflictError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, load_table, require_same_table
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes
-from delvec.iceberg.client.metadata import TableMetadata
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import TableMetadata, branch_head
 from delvec.iceberg.commit.branch_commit import commit_rewrite, require_branch
 from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.deletes.equality_files import Scope
@@ -29,10 +28,12 @@ from delvec.iceberg.maintain.delete_groups import (
     DeletePlan,
     Kind,
     data_sequences,
+    group_columns,
+    group_keys,
     is_global,
     plan_deletes,
+    why_unwritable,
 )
-from delvec.iceberg.maintain.group_keys import group_columns, group_keys, why_unwritable
 from delvec.report.format import format_count, format_list, format_outcome, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, Stopwatch, doc, documented, required, summary
 from delvec.spark.engine import open_storage

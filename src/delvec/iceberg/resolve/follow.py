@@ -11,8 +11,7 @@ from delvec.errors import DelvecError
 from delvec.iceberg.resolve.report import ResolveReport
 from delvec.report.format import format_count
 from delvec.report.rendering import doc, documented, required
-from delvec.spark.metrics import ServiceMetrics
-from delvec.spark.service import IDLE_SECONDS, Listeners, Waits, log_retry, repeat
+from delvec.spark.service import IDLE_SECONDS, Listeners, ServiceMetrics, Waits, log_retry, repeat
 
 _REPORTED: Final = (
     *("commits", "staged_snapshots", "delete_files", "key_vectors", "keys", "rows_deleted"),

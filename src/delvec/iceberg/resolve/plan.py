@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from delvec.iceberg.client.file_scan import DataFilesWithKeys, plan_snapshot
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, from_content_file
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import branch_head
 from delvec.iceberg.commit.marks import StagedProgress, read_progress
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns, key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete

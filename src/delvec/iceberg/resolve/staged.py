@@ -20,8 +20,7 @@ from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import SEPARATOR
-from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata, branch_head
 from delvec.iceberg.commit.marks import (
     BRANCH_SUMMARY,
     STAGING_PROPERTY,

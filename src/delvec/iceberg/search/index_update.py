@@ -18,8 +18,14 @@ from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.maintain.procedures import call_procedure, expire_snapshots, sql_map
 from delvec.iceberg.search import key_index
-from delvec.iceberg.search.index_rows import IndexedKey, entries_of, marks_of, sorted_by_hash
-from delvec.iceberg.search.key_index import KeyIndex, Written
+from delvec.iceberg.search.key_index import (
+    IndexedKey,
+    KeyIndex,
+    Written,
+    entries_of,
+    marks_of,
+    sorted_by_hash,
+)
 from delvec.identifiers import sql_string
 from delvec.report.hints import argument, format_hint
 from delvec.spark.jobs import describe_jobs

@@ -9,8 +9,7 @@ from typing import Literal, get_args
 
 from delvec.documents import EPOCH
 from delvec.errors import InvalidArgumentError, committed_before
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import MAIN, branch_head
 from delvec.iceberg.commit.lock import LEASE, UnlockReport, hold_lock, unlock
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import check, compact, consolidate, procedures

@@ -27,7 +27,7 @@ from delvec.iceberg.commit.branch_commit import (
     require_row_deletes,
     require_writable,
 )
-from delvec.iceberg.commit.row_delta import RowChange
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.deletes.positions import (
     MergedPositions,
     collect_positions,

@@ -24,7 +24,7 @@ from delvec.delta.schema.traversal import find
 from delvec.delta.skipping.predicate import And, Predicate
 from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
-from delvec.spark.delta.scan.pushdown import PartitionFilters, translate
+from delvec.spark.delta.scan.conditions import PartitionFilters, translate
 from delvec.spark.delta.scan.vectors import ScanPart, load_bits
 from delvec.storage import Storage
 from delvec.storage.listed_files import full_name, open_listed_file, spark_path
