@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote as url_unquote
 from uuid import uuid4
 
@@ -20,18 +20,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from delvec.conversion.files.copies import resolve_paths
 from delvec.conversion.planning import target_layout
+from delvec.conversion.planning.options import ConversionOptions, Verify
+from delvec.conversion.planning.planner import Planned
+from delvec.conversion.planning.target import Target
 from delvec.conversion.planning.target_files import TargetFiles, list_target_files, without_ids
 from delvec.conversion.planning.target_layout import NAME_MAPPING, own_layout
 from delvec.conversion.schema.evolution import compatible_schema
 from delvec.conversion.schema.iceberg_schema import ids_by_path
 from delvec.conversion.step_writer import Destination, write_steps
 from delvec.delta.log.segment import file_count
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, PlanError, VerificationError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.commit.publish import (
@@ -52,15 +58,6 @@ from delvec.spark.jobs import describe_jobs
 from delvec.storage.backend import RequestCounts
 from delvec.storage.listed_files import local_path, overlap
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from delvec.conversion.planning.options import ConversionOptions, Verify
-    from delvec.conversion.planning.planner import Planned
-    from delvec.conversion.planning.target import Target
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.catalog import LoadedTable
 
 _FIRST_SPARE_ID: Final = 2_000_000_000  # no column has it, neither of Delta nor of Iceberg
 _PROTECTING: Final = {

@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.conversion.files.copies import resolve_paths
 from delvec.conversion.files.vector_places import planned_keys
+from delvec.conversion.planning.source_changes import CommitFacts
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
+from delvec.conversion.schema.iceberg_schema import TargetSchema
+from delvec.conversion.schema.partition_spec import PartitionSpec
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.replay import vector_ids
 from delvec.errors import PlanError
 from delvec.vector.frame import FRAME_OVERHEAD
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.conversion.planning.source_changes import CommitFacts
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.conversion.schema.partition_spec import PartitionSpec
-    from delvec.delta.log.file_set import FileSet
 
 Action: TypeAlias = Literal["add", "remove", "keep", "vector-add", "vector-replace", "vector-drop"]
 ACTIONS: Final[tuple[Action, ...]] = (

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.schema.iceberg_schema import full_name, walk_iceberg
+from delvec.conversion.schema.iceberg_schema import TargetSchema, full_name, walk_iceberg
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.partition_values import PartitionValue, parse_partition_value
 from delvec.delta.schema.types import Field, PrimitiveType
@@ -36,7 +36,6 @@ from delvec.identifiers import QUOTED, unquote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.metadata import Metadata
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import DataFilesWithKeys, plan_snapshot
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, from_content_file
-from delvec.iceberg.client.metadata import branch_head
+from delvec.iceberg.client.metadata import IcebergSnapshot, branch_head
 from delvec.iceberg.commit.marks import StagedProgress, read_progress
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns, key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.resolve.staged import CHANGES, Staged, find_unresolved, read_staged
+from delvec.iceberg.search.finder import Strategy
 from delvec.iceberg.search.search import Search
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
-    from delvec.iceberg.search.finder import Strategy
 
 _LATER: Final = (1 << 63) - 1  # the sequence number of staged deletes: later than any
 Verify: TypeAlias = Literal["counts", "rows", "none"]

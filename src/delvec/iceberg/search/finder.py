@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from operator import or_
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +43,6 @@ from delvec.report.hints import Wording
 from delvec.spark.input.key_values import NUMBER_TYPES
 from delvec.spark.jobs import describe_jobs
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.iceberg.search.key_index import KeyIndex
 
 FEW_KEYS: Final = 2000
 """Up to so many deleted keys are looked up by an IN condition, which prunes the index."""

@@ -22,7 +22,7 @@ from delvec.iceberg.client.catalog import (
     table_name,
 )
 from delvec.iceberg.client.failures import translate_errors
-from delvec.iceberg.client.metadata import find_snapshot, suggest_name
+from delvec.iceberg.client.metadata import IcebergSnapshot, find_snapshot, suggest_name
 from delvec.iceberg.client.own_location import require_allowed
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from typing_extensions import Self
-
-    from delvec.iceberg.client.metadata import IcebergSnapshot
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,9 +39,6 @@ from delvec.spark.input.key_values import KeyColumn
 from delvec.spark.input.keys import read_keys
 from delvec.spark.jobs import describe_jobs, interruptible, stage_rows
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from delvec.spark.input.key_values import KeyColumn
 
 _DELETED: Final = "__delvec_deleted"
 _PLACE: Final = "__delvec_place"

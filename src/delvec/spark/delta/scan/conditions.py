@@ -29,7 +29,7 @@ from pyspark.sql.types import DataType, LongType, StringType
 
 from delvec.delta.schema.partition_values import is_null_text
 from delvec.delta.skipping import predicate as nodes
-from delvec.delta.skipping.predicate import Always, Predicate, Unknown
+from delvec.delta.skipping.predicate import Always, ColumnPath, Operator, Predicate, Unknown
 from delvec.delta.write.targets import Targets, find_targets
 from delvec.documents import EPOCH
 from delvec.errors import FormatError, InvalidArgumentError
@@ -42,11 +42,9 @@ from delvec.storage.listed_files import full_name
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
-    from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.types import StructType
-    from delvec.delta.skipping.predicate import ColumnPath, Operator, Predicate
     from delvec.spark.delta.scan.vectors import ScanPart
 
 _OPERATORS: Final[dict[str, Operator]] = {
