@@ -232,10 +232,10 @@ def test_only_one_module_says_jvm() -> None:
 # expression that a table stores.
 SPEAKERS = {
     "iceberg.write.key_predicates",
-    "iceberg.write.change_batch",
+    "iceberg.write.upsert",
     "iceberg.maintain.check",
     "iceberg.maintain.procedures",
-    "iceberg.search.index_rows",
+    "iceberg.search.key_index",
     "spark.engine",
     "spark.delta.maintain.optimize",
     "spark.delta.maintain.rewrite_files",
