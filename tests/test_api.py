@@ -16,9 +16,9 @@ import click
 
 import delvec
 from delvec.cli import main
+from delvec.conversion.apply import ConversionReport
 from delvec.conversion.clean_target import CleanReport
 from delvec.conversion.plan import ConversionPlan
-from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
 from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport

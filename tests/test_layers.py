@@ -184,8 +184,8 @@ def test_only_one_module_says_jvm() -> None:
 # They give it the words of the caller, numbers and names of delvec's own, or, in the last four, an
 # expression that a table stores.
 SPEAKERS = {
-    *("iceberg.write.key_predicates", "iceberg.write.change_batch", "iceberg.maintain.check"),
-    *("iceberg.maintain.procedures", "iceberg.search.index_rows", "spark.engine"),
+    *("iceberg.write.key_predicates", "iceberg.write.upsert", "iceberg.maintain.check"),
+    *("iceberg.maintain.procedures", "iceberg.search.key_index", "spark.engine"),
     *(f"spark.delta.maintain.{each}" for each in ("optimize", "rewrite_files", "traces")),
     *(f"spark.delta.write.{each}" for each in ("append", "clauses", "update")),
     *("spark.delta.scan.conditions", "spark.positions", "statements.run"),

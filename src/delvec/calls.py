@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, wraps
 from numbers import Integral, Real
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from delvec.errors import InvalidArgumentError, UnknownNameError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 # Keywords in lower case without underscores, and what they are called here.
 _KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {

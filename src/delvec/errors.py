@@ -29,12 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from datetime import datetime
+from typing import Any, Final, Protocol
 
 from delvec.report.format import escape_controls, shortened
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 __all__ = [
     "ChecksumError",

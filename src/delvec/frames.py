@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
-    """Return the rows as a DataFrame of pandas."""
     try:
         return rows.to_pandas()
     except ModuleNotFoundError as error:
@@ -21,7 +20,6 @@ def to_pandas(rows: pa.Table) -> pd.DataFrame:
 
 
 def to_polars(rows: pa.RecordBatchReader) -> pl.DataFrame:
-    """Return the rows as a DataFrame of polars."""
     try:
         import polars as pl  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -18,9 +18,9 @@ from py4j.java_gateway import JavaMember
 from pyspark.sql import SparkSession
 
 import delvec
+from delvec.conversion.apply import ConversionReport
 from delvec.conversion.clean_target import CleanReport
 from delvec.conversion.plan import ConversionPlan
-from delvec.conversion.report import ConversionReport
 from delvec.iceberg.client.catalog import LoadedTable, find_table, table_name
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.storage import Storage

@@ -19,7 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec
-from delvec.conversion import apply, step_writer, target_properties
+from delvec.conversion import apply, step_writer
+from delvec.conversion import apply as target_properties
 from delvec.conversion.files import repack
 from delvec.errors import (
     ConflictError,

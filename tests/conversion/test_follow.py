@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 import delvec.conversion.follow as following
 from delvec.cli.demo.bytes import write_orders
+from delvec.conversion.apply import ConversionReport
 from delvec.conversion.follow import Metrics, follow
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.planning.options import Verify
-from delvec.conversion.report import ConversionReport
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import file_statistics
 from delvec.delta.skipping.statistics import statistics_json

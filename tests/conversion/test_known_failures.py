@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from delvec.conversion.report import ConversionReport
+from delvec.conversion.apply import ConversionReport
 from delvec.errors import DelvecError, PlanError
 from tests.conversion.targets import Pair
 from tests.delta.builder import TableBuilder, removed, small_table

@@ -13,8 +13,7 @@ import pytest
 from delvec.conversion.expiry import kind_of, list_own_files
 from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import TableMetadata
-from delvec.iceberg.client.own_location import metadata_of_others
-from delvec.iceberg.client.table_folder import first_bytes
+from delvec.iceberg.client.own_location import first_bytes, metadata_of_others
 from delvec.storage import Storage
 
 ID = str(UUID(int=7))

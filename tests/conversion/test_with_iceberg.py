@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.metrics import metrics_json
-from delvec.conversion.schema.partition_spec import partition_spec
-from delvec.conversion.schema.partition_values import partition_json
+from delvec.conversion.schema.partition_spec import partition_json, partition_spec
 from tests.conversion.schema.columns import (
     array,
     column,

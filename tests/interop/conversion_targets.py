@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec.conversion.apply import ConversionReport
 from delvec.conversion.planning.options import Verify
-from delvec.conversion.report import ConversionReport
 from tests.delta.rows import same_rows
 from tests.spark.delta import spark_tables
 

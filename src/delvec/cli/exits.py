@@ -53,7 +53,6 @@ _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
 
 
 def exit_code(error: DelvecError) -> ExitCode:
-    """Return the exit code for an error."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
 
 

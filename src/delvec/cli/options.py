@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
 from delvec.cli.values import age_or_time, completes, file_size, in_utc, pairs, seconds
 
-if TYPE_CHECKING:
-    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 # What a placeholder says of a value.
 _KINDS: Final[dict[str, dict[str, Any]]] = {
     "AGE": {"type": age_or_time},

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delvec.cli.exits import ended_by_sigterm, stopped_by_signals
-from delvec.cli.options import FOLLOW, interval, option, together
+from delvec.cli.options import FOLLOW, Decorator, interval, option, together
 from delvec.errors import DelvecError
 from delvec.report.format import escape_controls
 
 if TYPE_CHECKING:
-    from delvec.cli.options import Decorator
     from delvec.cli.output import Output
-    from delvec.spark.metrics import ServiceMetrics
+    from delvec.spark.service import ServiceMetrics
 
 _T = TypeVar("_T")
 _HOST: Final = "127.0.0.1"
@@ -74,7 +73,6 @@ class Service:
         self.stop = Event()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a function `follow`."""
         return {
             "stop": self.stop,
             "interval": self.given.interval,
@@ -95,7 +93,7 @@ class Service:
     ) -> None:
         """Open a table and follow it until a signal; what was done is shown at the end."""
         # Deferred: a command that does not go on needs no server.
-        from delvec.spark.metrics import served  # noqa: PLC0415
+        from delvec.spark.service import served  # noqa: PLC0415
 
         output, given, port = self.output, self.given, None
         output.begin_lines()

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from delvec.cli.exits import ended_by_sigterm
 from delvec.cli.main import UNFINISHED, command
-from delvec.cli.options import CATALOG, SPARK, TABLE, apply, present
+from delvec.cli.options import CATALOG, SPARK, TABLE, Decorator, apply, present
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.identifiers import QUOTED
@@ -30,7 +30,6 @@ from delvec.storage.fence import ALLOWED_PATHS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.cli.options import Decorator
     from delvec.cli.output import Output
     from delvec.delta.write.report import WriteReport
     from delvec.iceberg.table import IcebergTable

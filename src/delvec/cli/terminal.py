@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from os.path import commonprefix
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.containers import Lines
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
@@ -28,9 +29,6 @@ from rich.text import Text
 
 from delvec.report.format import UNIT_GAP, escape_controls, shortened
 from delvec.report.hints import in_command
-
-if TYPE_CHECKING:
-    from rich.containers import Lines
 
 UNLIMITED: Final = 10_000
 """The width of a pipe, where lines are not wrapped, and the most characters of any cell."""
@@ -95,7 +93,6 @@ class Sentence(Text):
     """A text whose figures stay whole where it is folded: `9.5 %`."""
 
     def wrap(self, console: Console, width: int, *more: Any, **how: Any) -> Lines:  # noqa: ANN401
-        """Return the lines."""
         held = self.copy()
         held.plain = UNIT_GAP.sub(_HELD, held.plain)
         lines = held.wrap(console, width, *more, **how)
@@ -105,7 +102,6 @@ class Sentence(Text):
 
 
 def is_numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether all values of a column are numbers."""
     return all(isinstance(row.get(column.key), int | float | None) for row in rows)
 
 

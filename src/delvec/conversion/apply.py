@@ -6,11 +6,12 @@ against the source, before readers see them -> published -> report.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote as url_unquote
 from uuid import uuid4
 
@@ -19,15 +20,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from delvec.conversion.files.copies import resolve_paths
 from delvec.conversion.planning import target_layout
+from delvec.conversion.planning.options import ConversionOptions, Verify
+from delvec.conversion.planning.planner import Planned
+from delvec.conversion.planning.target import Target
 from delvec.conversion.planning.target_files import TargetFiles, list_target_files, without_ids
+from delvec.conversion.planning.target_layout import NAME_MAPPING, own_layout
+from delvec.conversion.schema.evolution import compatible_schema
+from delvec.conversion.schema.iceberg_schema import ids_by_path
 from delvec.conversion.step_writer import Destination, write_steps
-from delvec.conversion.target_properties import published_properties, staged_properties
 from delvec.delta.log.segment import file_count
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, PlanError, VerificationError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.commit.publish import (
@@ -40,22 +50,182 @@ from delvec.iceberg.commit.publish import (
     stage,
 )
 from delvec.identifiers import quote
-from delvec.report.rendering import Stopwatch
+from delvec.report.format import format_count
+from delvec.report.rendering import ChangeReport, Stopwatch, doc, documented, required
 from delvec.spark.engine import open_storage, time_zone
 from delvec.spark.expressions import row_sums, sums_by_rows
 from delvec.spark.jobs import describe_jobs
+from delvec.storage.backend import RequestCounts
 from delvec.storage.listed_files import local_path, overlap
 from delvec.storage.uncommitted import UncommittedFiles
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+_FIRST_SPARE_ID: Final = 2_000_000_000  # no column has it, neither of Delta nor of Iceberg
+_PROTECTING: Final = {
+    # Shared data files are the source's to remove.
+    "gc.enabled": "false",
+    # Bounds may be wide, so min() and max() must not be answered from them.
+    "write.metadata.metrics.default": "counts",
+    # Following a source makes many commits; only files of table metadata are removed.
+    "write.metadata.delete-after-commit.enabled": "true",
+}
 
-    from delvec.conversion.planning.options import ConversionOptions, Verify
-    from delvec.conversion.planning.planner import Planned
-    from delvec.conversion.planning.target import Target
-    from delvec.conversion.report import ConversionReport
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.catalog import LoadedTable
+
+def lost_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
+    """Return properties that a conversion had set and that others have changed or removed.
+
+    With the values that they should have: a plan without steps sets these, others set them anyway.
+    """
+    if target.table is None:
+        return {}
+    wanted = dict(_PROTECTING)
+    if not planned.steps:
+        if source.metadata.description:
+            wanted["comment"] = source.metadata.description
+        mapping = _name_mapping(planned, source, target)
+        current = target_layout.current_mapping(target.properties)
+        if dict(ids_by_path(mapping)) != dict(ids_by_path(current)):
+            wanted[NAME_MAPPING] = json.dumps(mapping)
+    return {key: value for key, value in wanted.items() if target.properties.get(key) != value}
+
+
+def staged_properties(
+    planned: Planned, source: Snapshot, target: Target, time_zone: str
+) -> dict[str, str]:
+    """Return the properties to set when snapshots are staged, where the target has others.
+
+    Readers of `main` see them before the snapshots are published.
+    """
+    metadata = source.metadata
+    own_id = target_layout.source_id(metadata, source.table)
+    known = {target_layout.SOURCE_ID: own_id, target_layout.TIME_ZONE: time_zone}
+    wanted = {**known, **_PROTECTING}
+    if metadata.description:
+        wanted["comment"] = metadata.description
+    mapping = _name_mapping(planned, source, target)
+    before = dict(ids_by_path(own_layout(target, metadata).mapping))
+    if before.items() <= dict(ids_by_path(mapping)).items():
+        # If a name had another id, readers of `main` would miss columns until publication.
+        wanted[NAME_MAPPING] = json.dumps(mapping)
+    return {key: value for key, value in wanted.items() if target.properties.get(key) != value}
+
+
+def published_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
+    """Return the properties to set when snapshots are published."""
+    mapping = _name_mapping(planned, source, target)
+    version = str(source.version)
+    return {target_layout.SOURCE_VERSION: version, NAME_MAPPING: json.dumps(mapping)}
+
+
+def _name_mapping(planned: Planned, source: Snapshot, target: Target) -> list[dict[str, Any]]:
+    """Return the name mapping of the target after the last step, or that it should have."""
+    layout = own_layout(target, source.metadata)
+    schemas = [step.schema for step in planned.steps]
+    if not schemas and layout.schema is not None:
+        schema = layout.schema_for(source.metadata, source.table, target.format_version)
+        schemas = [compatible_schema(layout.schema, schema)]
+    mapping = [dict(each) for each in layout.mapping if each.get("field-id", 0) < _FIRST_SPARE_ID]
+    for schema in schemas:
+        mapping = schema.name_mapping(mapping)
+    return _with_row_tracking(mapping, source.metadata)
+
+
+def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> list[dict[str, Any]]:
+    """Add the columns of Delta's row tracking, which are in files but not in the schema.
+
+    PyIceberg requires a name for every column of a file without ids. They must not get the ids of
+    Iceberg's row lineage, which would take the values for its own.
+    """
+    known = {name for entry in mapping for name in entry["names"]}
+    tracked = {
+        field_id: metadata.configuration.get(key)
+        for field_id, key in enumerate(
+            (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN), _FIRST_SPARE_ID
+        )
+    }
+    return [
+        *mapping,
+        *(
+            {"field-id": field_id, "names": [name]}
+            for field_id, name in tracked.items()
+            if name and name not in known
+        ),
+    ]
+
+
+@documented()
+class ConversionReport(ChangeReport):
+    """What a conversion did; prints as a summary, also on terminals and in notebooks.
+
+    >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, 7, files_added=2))
+    /lake/orders -> ice.db.orders: version 12 (from 3)
+      files  2 added
+    """
+
+    source: str = required("The Delta table.")
+    target: str = required("The Iceberg table.")
+    start_version: int | None = required("The version that the target held before; None if none.")
+    version: int = required("The version that it holds now.")
+    snapshot_id: int | None = doc(
+        "The snapshot of the target with that version; None if there was nothing to do.", None
+    )
+    mode: str = doc("`full` or `incremental`; `none` if there was nothing to do.", "none")
+    format_version: int = doc("Of the target.", 3)
+    vectors: str = doc("`repack`, `reference`, or `position-deletes` in format 2.", "repack")
+    versions: int = doc("How many versions of the source became a snapshot each.", 0)
+    files_added: int = doc("Data files that are new in the target.", 0)
+    files_removed: int = doc("Data files that are no longer in the target.", 0)
+    files_kept: int = doc("Data files that were compared and are the same, vectors included.", 0)
+    files_copied: int = doc("Data files that were copied: Iceberg cannot read them as they are.", 0)
+    vectors_added: int = doc("Vectors of files that had none, new files included.", 0)
+    vectors_replaced: int = doc("Vectors that replace older ones.", 0)
+    vectors_dropped: int = doc("Vectors that were removed while their data file stayed.", 0)
+    rows: int = doc("Live rows of the target.", 0)
+    deleted_rows: int = doc("Deleted rows in its files.", 0)
+    verified: str = doc("How the result was verified: `counts`, `rows` or `none`.", "none")
+    properties_set: tuple[str, ...] = doc(
+        "Properties that others had changed and were set again.", ()
+    )
+    requests: RequestCounts = doc(
+        "Requests of the driver itself; not those of Spark and Iceberg.", RequestCounts
+    )
+
+    def brief(self) -> str:
+        """Return what happened in one line.
+
+        >>> ConversionReport("/lake/orders", "ice.db.orders", 3, 4, 1, vectors_replaced=2).brief()
+        'version 4 (from 3): 2 vectors replaced'
+        """
+        if self.snapshot_id is None:
+            return f"version {self.version:,} is there already"
+        words = ("file added", "file removed", "vector added", "vector replaced", "vector dropped")
+        what = ", ".join(
+            f"{format_count(count, noun)} {verb}"
+            for noun, verb in map(str.split, words)
+            if (count := getattr(self, f"{noun}s_{verb}"))
+        )
+        return f"{self._version()}: {what or 'no file changed'}"
+
+    def _headline(self) -> str:
+        where = f"{self.source} -> {self.target}"
+        if self.snapshot_id is None:
+            written = "no file" if self.properties_set else "nothing"
+            return f"{where}: version {self.version:,} is there already, {written} was written"
+        return f"{where}: {self._version()}"
+
+    def _version(self) -> str:
+        before = "new" if self.start_version is None else f"from {self.start_version:,}"
+        return f"version {self.version:,} ({before})"
+
+    def _facts(self) -> dict[str, str]:
+        rows = f"{self.rows:,} live, {self.deleted_rows:,} deleted"
+        return {
+            "files": self._counts("files", "added", "removed", "kept", "copied"),
+            "vectors": self._vectors("added", "replaced", "dropped"),
+            "rows": rows if self.rows or self.deleted_rows else "",
+            "versions": f"{self.versions:,}" if self.versions > 1 else "",
+            "verified": self.verified if self.verified != "none" else "",
+        }
+
 
 _SHOWN: Final = 5
 _HINT: Final = "the target is unchanged; please report this with the plan of the conversion"
@@ -249,7 +419,6 @@ def _abandoned_on(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
 
 
 def _first_schema(planned: Planned, target: Target) -> Mapping[str, Any]:
-    """Return the schema of the target before the first step."""
     if target.table is None:
         return planned.steps[0].schema.to_json()
     return target.table.metadata.schema

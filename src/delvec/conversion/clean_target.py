@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from delvec.conversion.expiry import COPY, METADATA, Expiry, Retention, list_own_files, plan_expiry
 from delvec.conversion.planning.target_layout import SOURCE, SOURCE_ID, is_staging_branch
@@ -22,22 +24,15 @@ from delvec.documents import time_ms
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, TableName, load_table, table_name
 from delvec.iceberg.client.files import referenced_names
-from delvec.iceberg.client.own_location import metadata_of_others, require_own_location
-from delvec.iceberg.client.table_folder import first_bytes
+from delvec.iceberg.client.own_location import first_bytes, metadata_of_others, require_own_location
 from delvec.iceberg.commit.lock_state import is_lock_tag
 from delvec.iceberg.commit.refs import remove
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import OperationReport, Stopwatch, doc, documented, required
 from delvec.spark.engine import open_storage, time_zone
 from delvec.spark.jobs import describe_jobs
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, overlap
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from pyspark.sql import SparkSession
-
-    from delvec.storage import Storage
 
 EXPIRED: Final = "expired"
 ORPHAN: Final = "orphan"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
-    from delvec.conversion.report import ConversionReport
+    from delvec.conversion.apply import ConversionReport
 
 
 _ATTEMPTS: Final = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,9 +16,7 @@ from delvec.conversion.planning import target_layout
 from delvec.documents import whole_number
 from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, Ref, TableMetadata
-
-if TYPE_CHECKING:
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 COPY: Final = "copied data file"
@@ -92,7 +90,6 @@ class Expiry:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """Tags and branches."""
         return (*self.tags, *self.branches)
 
     def __bool__(self) -> bool:

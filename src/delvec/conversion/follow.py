@@ -10,8 +10,7 @@ from delvec.delta.log.history import commit_times
 from delvec.delta.table import DeltaTable
 from delvec.report.format import format_count
 from delvec.report.rendering import doc, documented, required
-from delvec.spark.metrics import ServiceMetrics
-from delvec.spark.service import IDLE_SECONDS, Listeners, Waits, log_retry, repeat
+from delvec.spark.service import IDLE_SECONDS, Listeners, ServiceMetrics, Waits, log_retry, repeat
 
 if TYPE_CHECKING:
     import os
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
+    from delvec.conversion.apply import ConversionReport
     from delvec.conversion.plan import ConversionPlan
     from delvec.conversion.planning.options import Choices, Verify
-    from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
 
 
@@ -55,33 +54,11 @@ def follow(  # noqa: PLR0913
     with the number of its snapshots. A conversion that runs when `stop` is set is completed, so
     the target is always at a version of the source.
 
-    Args:
-        spark: The session, with the catalog of the target.
-        source: The path or URI of the Delta table, or the table.
-        target: The name of the Iceberg table; created if it does not exist.
-        stop: Set it from another thread to end this call. (A signal handler runs in the thread
-            that waits, so it should start another one to set it.)
-        on_report: Called with the report of the first poll, and of each that changed the target,
-            be it properties only.
-        on_retry: Called with the error and the seconds until the next attempt; logs a warning by
-            default. After a conflict the pause grows from one interval to eight.
-        on_metrics: Called with the metrics after each poll, and when it is known what is new.
-        on_idle: Called with the metrics when there was nothing to tell for long.
-        interval: Seconds from the start of one poll to the start of the next.
-        idle_after: Seconds after which `on_idle` is called.
-        metrics: Where counting begins; at 0 by default.
-        verify: How each result is verified before it is published, see `ConversionPlan.apply`.
-        storage_options: Credentials and endpoints of the source.
-        allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
-        **choices: See `plan_conversion`.
-
-    Returns:
-        The last report; None if `stop` was set before there was one.
-
-    Raises:
-        StorageError: A store failed six times in a row, over half a minute or more.
-        EngineError: Spark or the catalog failed as often.
-        DelvecError: Errors that a retry cannot resolve are raised at once, see `plan_conversion`.
+    `stop` is set by another thread. (A signal handler runs in the thread that waits, so it should
+    start another one to set it.) `Listeners` tells what is called when, and `repeat` what is tried
+    again; a change of properties alone is reported as well. Counting begins with `metrics`, at 0 by
+    default. The other arguments are those of `plan_conversion`, `ConversionPlan.apply` and
+    `DeltaTable.for_path`. Returns the last report; None if there was none.
     """
     last: ConversionReport | None = None
 

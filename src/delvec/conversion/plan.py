@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from delvec.conversion.apply import apply_steps
+from delvec.conversion.apply import ConversionReport, apply_steps, lost_properties
+from delvec.conversion.planning.options import ConversionOptions, Verify
+from delvec.conversion.planning.planner import Planned
 from delvec.conversion.planning.step import ACTIONS, PLAN_SCHEMA
 from delvec.conversion.planning.target import Target
-from delvec.conversion.report import ConversionReport
-from delvec.conversion.target_properties import lost_properties
+from delvec.delta.log.snapshot import Snapshot
 from delvec.errors import InvalidArgumentError
+from delvec.iceberg.client.catalog import LoadedTable, TableName
 from delvec.iceberg.commit.publish import set_properties
 from delvec.report.format import format_count, format_size
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
 from delvec.spark.jobs import interruptible
 from delvec.storage.backend import RequestCounts
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.conversion.planning.options import ConversionOptions, Verify
-    from delvec.conversion.planning.planner import Planned
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.catalog import LoadedTable, TableName
-
 
 _MEANINGS: Final = {
     "add": "new in the target",

@@ -5,34 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
 
 from delvec.conversion.files.copies import field_ids, write_copies
 from delvec.conversion.files.repack import StoredVectors, reference, repack, write_position_deletes
 from delvec.conversion.files.vector_places import PLANNED, delete_file_keys
+from delvec.conversion.planning.options import ConversionOptions
+from delvec.conversion.planning.step import PlannedStep
 from delvec.conversion.planning.target_files import target_paths
 from delvec.conversion.planning.target_layout import snapshot_summary, version_tag
 from delvec.conversion.schema.metrics import metrics_json
-from delvec.conversion.schema.partition_values import partition_json
+from delvec.conversion.schema.partition_spec import partition_json
+from delvec.delta.log.file_set import FileSet
 from delvec.errors import ObjectNotFoundError
 from delvec.iceberg.client.content_files import data_file_json, delete_file_json
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.commit.publish import NewSnapshot
-from delvec.iceberg.commit.row_delta import RowChange
 from delvec.report.hints import argument, format_hint
+from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from pyspark.sql import SparkSession
-
-    from delvec.conversion.planning.options import ConversionOptions
-    from delvec.conversion.planning.step import PlannedStep
-    from delvec.delta.log.file_set import FileSet
-    from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles
+from delvec.storage.uncommitted import UncommittedFiles
 
 _PUFFIN_FOLDER: Final = "data"
 

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, Literal, NoReturn, get_args
 
 import pyarrow as pa
 
+from delvec.delta.schema.types import StructType
 from delvec.delta.skipping.predicate import Predicate, find_column, parse_filters
 from delvec.delta.write.transaction import CheckedOptions
 from delvec.documents import parse_time, size_bytes, whole_number
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.format import did_you_mean
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.types import StructType
 
 View = Literal["rows", "files", "vectors", "positions", "history"]
 ALLOWED: Final = "allowedPaths"
@@ -91,7 +89,6 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def require_batch(options: ReadOptions) -> None:
-    """Refuse options of streams in a batch."""
     if options.stream != StreamOptions():
         raise InvalidArgumentError(
             "startingVersion, skipChangeCommits, readChangeFeed and the like are for streams",
@@ -101,7 +98,6 @@ def require_batch(options: ReadOptions) -> None:
 
 
 def require_stream(options: ReadOptions) -> None:
-    """Refuse options of batches in a stream."""
     given = {
         "versionAsOf": options.version is not None,
         "timestampAsOf": options.timestamp is not None,

@@ -116,18 +116,15 @@ class DelvecDataSource(api.DataSource):
         return opened
 
     def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream."""
         return self._opened().stream_reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> api.DataSourceWriter:  # noqa: FBT001
-        """Return the writer of a DataFrame."""
         from delvec.datasource.options import parse_write_options  # noqa: PLC0415
         from delvec.datasource.writers import BatchWriter  # noqa: PLC0415
 
         return BatchWriter(parse_write_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> api.DataSourceStreamWriter:  # noqa: FBT001, N802
-        """Return the writer of the batches of a stream."""
         from delvec.datasource.options import parse_write_options  # noqa: PLC0415
         from delvec.datasource.writers import StreamWriter  # noqa: PLC0415
 

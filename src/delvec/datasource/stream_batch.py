@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.datasource.options import StreamOptions
 from delvec.datasource.reader import MAX_SPLIT_BYTES, Piece, pack, plan_splits
+from delvec.delta.log.actions import JsonActions, Kind
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.history import commit_times, read_commit_info
 from delvec.delta.log.paths import commit_key
 from delvec.delta.log.replay import read_log_file, read_log_files
@@ -22,15 +26,8 @@ from delvec.delta.read.change_feed import COMMIT_VERSION, FeedCommit, changed_fi
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, add_location
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.datasource.options import StreamOptions
-    from delvec.delta.log.actions import JsonActions, Kind
-    from delvec.delta.log.file_set import DataFile
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap
+from delvec.storage import Storage
+from delvec.vector import Bitmap
 
 _UNLISTED: Final = 10_000  # versions that are read without a look whether they are there
 _KINDS: Final[tuple[Kind, ...]] = ("add", "remove")

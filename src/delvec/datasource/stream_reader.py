@@ -16,26 +16,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from delvec.datasource import stream_batch
+from delvec.datasource.options import ReadOptions
 from delvec.datasource.reader import fenced_in_task, for_spark, lacks_zone, piece_rows, zone_of_task
+from delvec.datasource.stream_batch import StreamPiece
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.history import version_from
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.read.scan import Scan
 from delvec.errors import FormatError, InvalidArgumentError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from delvec.datasource.options import ReadOptions
-    from delvec.datasource.stream_batch import StreamPiece
-    from delvec.delta.log.actions import JsonActions
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.read.scan import Scan
-    from delvec.storage import Storage
+from delvec.storage import Storage
 
 try:
     from pyspark.sql.streaming.datasource import ReadMaxFiles, SupportsTriggerAvailableNow  # type: ignore[import-not-found]
@@ -94,7 +91,6 @@ class Offset:
 
     @classmethod
     def from_json(cls, value: Any) -> Offset:  # noqa: ANN401 - whatever the checkpoint has
-        """Read an offset of the checkpoint."""
         found = value if isinstance(value, dict) else {}
         version, table = found.get("version"), found.get("table")
         since, files = found.get("since"), found.get("files", 0)

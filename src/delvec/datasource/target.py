@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import types as spark_types
+
+from delvec.datasource.options import WriteSettings
 from delvec.delta.alter.definition import new_table
 from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.alter.table_state import TableState
@@ -31,11 +34,6 @@ from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedF
 from delvec.report.format import did_you_mean
 from delvec.spark.types import schema_of
 from delvec.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import types as spark_types
-
-    from delvec.datasource.options import WriteSettings
 
 _PARTITIONS_REFUSED: Final = ("float", "double", "binary")
 # What a value of each type may be stored as without loss.

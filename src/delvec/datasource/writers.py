@@ -119,7 +119,6 @@ def delete_files(storage: Storage, messages: Sequence[FilesWritten]) -> None:
 
 
 def complete(messages: Messages, kind: type[_Message]) -> list[_Message]:
-    """Return the messages of all tasks."""
     found = [message for message in messages if isinstance(message, kind)]
     if len(found) != len(messages):
         raise EngineError(
@@ -173,11 +172,9 @@ class BatchWriter(DataSourceArrowWriter):
         self._target: Target = open_target(settings, schema, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
-        """Write the rows of one task."""
         return _written(self._target, iterator)
 
     def commit(self, messages: Messages) -> None:
-        """Commit what all tasks have written."""
         target, transaction = self._target, self._settings.checked.transaction
         written = complete(messages, FilesWritten)
         if transaction is not None and target.version >= 0:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.errors import DelvecError
 from delvec.inspection.figures import Advice, Rewritten, moment
+from delvec.inspection.report import InspectReport
 from delvec.report.format import format_count, format_size, percent
-
-if TYPE_CHECKING:
-    from delvec.inspection.report import InspectReport
 
 DELETED_SHARE: Final = 0.05
 """Purge when a larger share of all rows is deleted: every read loads and skips them."""

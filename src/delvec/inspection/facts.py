@@ -15,7 +15,6 @@ _KINDS: Final = {"u": "by relative path", "p": "by absolute path", "i": "inline"
 
 
 def headline(report: InspectReport) -> str:
-    """Return what the table is, in one line."""
     return f"{report.table}: {'Delta' if report.format == 'delta' else 'Iceberg'}, {place(report)}"
 
 
@@ -39,7 +38,7 @@ def facts(report: InspectReport) -> dict[str, str]:
         "vectors": _vectors(report),
         "positions": _positions(report),
         "equality": _equality(report),
-        "staging": _staging(report),
+        "staging": "; ".join(f"{each.name}: {_waiting(each)}" for each in report.equality.staging),
         "log" if report.format == "delta" else "snapshots": _log(report),
         "purge" if report.format == "delta" else "compact": _purge(report),
         "vacuum" if report.format == "delta" else "expire": _vacuum(report),
@@ -127,10 +126,6 @@ def _equality(report: InspectReport) -> str:
     old = _at_most(waiting.oldest_ms, report.inspected_ms)
     what = f"{' and '.join(filter(None, parts))} with {format_count(waiting.keys, 'key')}"
     return f"{what} wait, {format_size(waiting.bytes)}, by {by}{old}"
-
-
-def _staging(report: InspectReport) -> str:
-    return "; ".join(f"{each.name}: {_waiting(each)}" for each in report.equality.staging)
 
 
 def _waiting(branch: StagingBranch) -> str:

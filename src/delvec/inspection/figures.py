@@ -41,7 +41,6 @@ class Ranking:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether there is a bar with a length."""
         return any(each.deleted for each in self.shown)
 
 

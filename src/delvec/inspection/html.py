@@ -32,7 +32,6 @@ _LEAST: Final = 0.6  # percent of a bar's width: what is there is seen
 
 
 def page(report: InspectReport) -> str:
-    """Return the whole page."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'

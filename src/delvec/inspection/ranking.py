@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.inspection.figures import AgeClass, Ranking, Share, SizeClass
 from delvec.report.format import format_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SHOWN: Final = 20
 """Files and partitions that a report names; the others are one figure."""

@@ -6,13 +6,14 @@ bars need the room. Commands and calls are never broken inside a word, so that t
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from delvec.errors import InvalidArgumentError
 from delvec.inspection.facts import facts, headline
@@ -32,9 +33,6 @@ from delvec.inspection.figures import (
 from delvec.inspection.html import fragment, page
 from delvec.report.format import UNIT_GAP, bar, escape_controls, format_count, percent, shortened
 from delvec.report.rendering import Line, Rendered, doc, documented, required
-
-if TYPE_CHECKING:
-    import os
 
 _WIDTH: Final = 80  # where there is no terminal
 _UNBROKEN: Final = "\u00a0"

@@ -77,7 +77,6 @@ def read_footer(read: Callable[[int, int], bytes], size: int, path: str) -> byte
 
 
 def encrypted(path: str) -> UnsupportedFeatureError:
-    """Return the error for an encrypted file."""
     return UnsupportedFeatureError(
         f"{path} is an encrypted Parquet file, whose footer cannot be changed",
         feature="Parquet encryption",
@@ -126,7 +125,6 @@ def missing_ids(
 
 
 def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> bytes:
-    """Return the footer with ids inserted."""
     gaps = {each.gap.start: each.gap for _, each in _below(schema.root)}
     parts, done = [], 0
     for start in sorted(missing):

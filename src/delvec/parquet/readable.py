@@ -68,7 +68,6 @@ def open_parquet(source: OpenFile, **options: Any) -> pq.ParquetFile:  # noqa: A
 
 
 def read_footer(source: OpenFile, uri: str) -> pq.FileMetaData:
-    """Read the footer of a file."""
     with readable(uri):
         return open_parquet(source).metadata
 

@@ -49,14 +49,12 @@ class Compact:
         return kind, count
 
     def skip(self, kind: int) -> None:
-        """Skip a value."""
         self.at = skipped(self.data, self.at, kind)
         if self.at > len(self.data):
             raise IndexError(self.at)
 
 
 def field_header(delta: int, number: int, kind: int) -> bytes:
-    """Return the header of a struct field."""
     if 0 < delta <= 15:
         return bytes([delta << 4 | kind])
     return bytes([kind]) + number_bytes(number)

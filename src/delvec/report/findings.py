@@ -48,7 +48,6 @@ class Findings:
             self._kept[finding.severity].append(finding)
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Add findings one by one."""
         for each in findings:
             self.add(each)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:  # of Python 3.11, and for type checkers alone
 
-    def dataclass_transform(**_: object) -> Callable[[Any], Any]:  # noqa: D103
+    def dataclass_transform(**_: object) -> Callable[[Any], Any]:
         return lambda decorator: decorator
 
 
@@ -232,7 +232,6 @@ class Stopwatch:
         self.seconds: dict[str, float] = {}
 
     def add(self, phase: str, seconds: float) -> None:
-        """Add to the time of a phase."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     @contextmanager

@@ -11,14 +11,12 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from delvec.spark import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from delvec.documents import size_bytes
 from delvec.errors import InvalidArgumentError, TableNotFoundError
@@ -19,11 +21,6 @@ from delvec.spark.jobs import describe_jobs, interruptible
 from delvec.storage import Storage
 from delvec.storage.fence import ALLOWED_PATHS, lists_of
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    import os
-
-    from pyspark.sql import SparkSession
 
 _BY_PATH: Final = re.compile(rf"\s*delta\s*\.\s*({QUOTED})\s*", re.IGNORECASE)
 _DETAILS: Final = "# Detailed Table Information"
@@ -36,7 +33,6 @@ class SparkEngine:
     spark: SparkSession
 
     def session(self, operation: str) -> SparkSession:  # noqa: ARG002
-        """Return the session."""
         return self.spark
 
     @contextmanager

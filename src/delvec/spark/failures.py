@@ -181,7 +181,6 @@ class _NotOurs(logging.Filter):
         return not getattr(self.inside, "depth", 0)
 
     def add_once(self) -> None:
-        """Add the filter to the loggers."""
         if self._is_added:
             return
         # PySpark makes its loggers by changing the class of all new ones for a moment, in which

@@ -13,21 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from delvec.delta.log.file_set import FileSet
 from delvec.spark import jvm
 from delvec.spark.engine import bytes_setting
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
 
 HIT_MEMORY: Final = "spark.delvec.write.hitMemory"
 NUMBER: Final = "__delvec_number"

@@ -117,7 +117,6 @@ class Cursor:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all tokens are consumed."""
         return self._next == len(self._tokens)
 
     def takes(self, *words: str) -> bool:

@@ -65,7 +65,6 @@ class InputFile(io.RawIOBase):
             return self._source.read_spans([(start, end)])[0]
 
     def readall(self) -> bytes:
-        """Read all bytes that remain."""
         return self.read()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
@@ -89,15 +88,12 @@ class InputFile(io.RawIOBase):
         return self._position
 
     def size(self) -> int:
-        """Return the size in bytes."""
         return self._source.size
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def close(self) -> None:

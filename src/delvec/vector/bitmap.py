@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pyroaring import BitMap64
 
 from delvec.errors import InvalidArgumentError, PlanError
 from delvec.vector import portable, roaring
 from delvec.vector.roaring import PAGE_BITS, PAGE_BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 _LIMIT: Final = 2**63
 _PARTS: Final = 60  # of the range, in the picture of a notebook

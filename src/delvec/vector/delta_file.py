@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, add_location
+from delvec.vector.bitmap import Bitmap
 from delvec.vector.descriptor import Descriptor
 from delvec.vector.frame import FRAME_OVERHEAD, encode_frame
 from delvec.vector.frame_batch import Frames
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.vector.bitmap import Bitmap
-
 
 TARGET_SIZE: Final = 2 * 1024 * 1024
 """The size from which the next file is begun, as in delta-spark."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from delvec.errors import InvalidArgumentError, TruncatedError, add_location
 from delvec.vector.frame import EMPTY_PAYLOAD, FRAME_OVERHEAD, POSITIONS, check_frame, decode_frame
 from delvec.vector.portable import COOKIE_WITH_RUNS, COOKIE_WITHOUT_RUNS
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 _FIELD = 4  # bytes of a length, a magic number and a CRC
 # The offsets of the number of 32-bit bitmaps in a frame, and of the first bitmap.

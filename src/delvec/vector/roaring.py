@@ -12,15 +12,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from delvec.vector.portable import BITSET_SIZE, COOKIE_WITHOUT_RUNS, MAX_ARRAY, OFFSETS_FROM
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PAGE_BITS: Final = 32_768
 PAGE_BYTES: Final = PAGE_BITS // 8

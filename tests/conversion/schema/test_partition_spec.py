@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from delvec.conversion.schema.iceberg_schema import TargetSchema, target_schema
-from delvec.conversion.schema.partition_spec import PartitionSpec, partition_spec, require_same_spec
-from delvec.conversion.schema.partition_values import partition_json
+from delvec.conversion.schema.partition_spec import (
+    PartitionSpec,
+    partition_json,
+    partition_spec,
+    require_same_spec,
+)
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError, UnsupportedFeatureError
 from tests.conversion.schema.columns import column, files_of, mapped, metadata_of, struct

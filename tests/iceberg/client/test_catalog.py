@@ -36,6 +36,7 @@ from delvec.iceberg.client.catalog import (
 from delvec.iceberg.client.content_files import data_file_json, delete_file_json
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.client.files import snapshot_files, snapshot_rows
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.commit.publish import (
     NewSnapshot,
     NewTable,
@@ -47,7 +48,6 @@ from delvec.iceberg.commit.publish import (
     stage,
 )
 from delvec.iceberg.commit.refs import remove
-from delvec.iceberg.commit.row_delta import RowChange
 from delvec.spark import jvm
 from delvec.vector import Bitmap, blobs
 from delvec.vector.frame import encode_frame

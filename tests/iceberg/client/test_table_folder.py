@@ -17,8 +17,7 @@ import delvec
 from delvec import IcebergTable
 from delvec.errors import PlanError
 from delvec.iceberg.client import own_location
-from delvec.iceberg.client.own_location import require_own_folder, sorted_out
-from delvec.iceberg.client.table_folder import TableFolder, in_full
+from delvec.iceberg.client.own_location import TableFolder, in_full, require_own_folder, sorted_out
 from tests.conversion.targets import ids
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]

@@ -21,7 +21,7 @@ from delvec.iceberg.commit.branch_commit import (
     require_branch,
     with_unpartitioned_spec,
 )
-from delvec.iceberg.commit.commit import is_applied
+from delvec.iceberg.commit.commit import RowChange, is_applied
 from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.commit.publish import (
     NewSnapshot,
@@ -33,7 +33,6 @@ from delvec.iceberg.commit.publish import (
     stage,
 )
 from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove
-from delvec.iceberg.commit.row_delta import RowChange
 from tests.conversion.targets import before, numbered
 from tests.iceberg.client.test_catalog import lost, never
 from tests.iceberg.deletes.tables import loaded, new_table

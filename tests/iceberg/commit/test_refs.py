@@ -15,8 +15,7 @@ from delvec.documents import time_ms
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata
-from delvec.iceberg.client.snapshots import find_snapshot
+from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata, find_snapshot
 from delvec.iceberg.commit import refs
 from delvec.iceberg.commit.marks import STAGING_SUMMARY, after_rollback, is_staging, txn_properties
 from delvec.iceberg.commit.refs import (

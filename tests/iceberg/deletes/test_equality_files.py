@@ -20,7 +20,7 @@ from delvec.errors import UnsupportedFeatureError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
 from delvec.iceberg.client.content_files import json_arrays
 from delvec.iceberg.commit.branch_commit import commit_change
-from delvec.iceberg.commit.row_delta import RowChange, row_changes
+from delvec.iceberg.commit.commit import RowChange, row_changes
 from delvec.iceberg.deletes.equality_files import Scope, as_equality_delete, encode_files
 from delvec.iceberg.deletes.key_columns import arrow_schema, key_columns
 from delvec.iceberg.deletes.write_keys import write_deletes

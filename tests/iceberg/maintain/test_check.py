@@ -15,7 +15,7 @@ from delvec import IcebergTable
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.files import DataFileWithDeletes, find_position_deletes
 from delvec.iceberg.commit.branch_commit import commit_change, commit_rewrite
-from delvec.iceberg.commit.row_delta import RowChange
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.deletes.equality_files import Scope
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, encode_key_vectors

@@ -16,7 +16,8 @@ from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.file_scan import write_data_files
 from delvec.iceberg.commit import branch_commit
-from delvec.iceberg.maintain import consolidate, group_keys
+from delvec.iceberg.maintain import consolidate
+from delvec.iceberg.maintain import delete_groups as group_keys
 from delvec.spark import jvm
 from delvec.storage.listed_files import local_path
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of

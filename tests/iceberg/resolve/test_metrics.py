@@ -17,8 +17,8 @@ import pytest
 from delvec.errors import ConflictError, InvalidArgumentError, LockedError, StorageError
 from delvec.iceberg.resolve.follow import Metrics
 from delvec.iceberg.resolve.report import ResolveReport
-from delvec.spark import metrics
-from delvec.spark.metrics import served
+from delvec.spark import service as metrics
+from delvec.spark.service import served
 
 REPORT = ResolveReport(
     'lake.db."t\\',

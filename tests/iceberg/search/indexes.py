@@ -15,9 +15,8 @@ from delvec.iceberg.client.file_scan import plan_snapshot
 from delvec.iceberg.client.files import from_content_file, snapshot_table
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
-from delvec.iceberg.search.index_rows import entries_of, file_hash
-from delvec.iceberg.search.index_search import find_by_index
-from delvec.iceberg.search.key_index import KeyIndex, wanted_key
+from delvec.iceberg.search.finder import find_by_index
+from delvec.iceberg.search.key_index import KeyIndex, entries_of, file_hash, wanted_key
 from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
 from tests.iceberg.deletes.tables import loaded
 

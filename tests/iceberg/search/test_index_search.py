@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import delvec
 from delvec import IcebergTable
-from delvec.iceberg.search import index_search
-from delvec.iceberg.search.index_search import _Lookup, find_by_index
+from delvec.iceberg.search import finder as index_search
+from delvec.iceberg.search.finder import _Lookup, find_by_index
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import KeyIndex
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of

@@ -13,7 +13,6 @@ import delvec
 from delvec.errors import PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
 from delvec.iceberg.search import index_update
-from delvec.iceberg.search.index_rows import sorted_by_hash
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import (
     IndexReport,
@@ -21,6 +20,7 @@ from delvec.iceberg.search.key_index import (
     drop_index,
     index_name,
     open_index,
+    sorted_by_hash,
     why_no_index,
 )
 from tests.iceberg.deletes.tables import loaded, new_table

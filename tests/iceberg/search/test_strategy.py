@@ -14,8 +14,7 @@ from delvec.iceberg.client.file_scan import DataFilesWithKeys
 from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.search.finder import Strategy, choose
-from delvec.iceberg.search.index_rows import IndexedKey
-from delvec.iceberg.search.key_index import KeyIndex
+from delvec.iceberg.search.key_index import IndexedKey, KeyIndex
 from delvec.iceberg.search.search import Search
 
 NOTHING = cast("Any", None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -16,18 +16,16 @@ from click.core import ParameterSource
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command
 from delvec.cli.options import CATALOG, ICEBERG_BRANCH, STORAGE, VERSION, option, present
+from delvec.cli.output import Output
 from delvec.cli.tables import either, is_delta
 from delvec.cli.terminal import Column
 from delvec.errors import FormatError, InvalidArgumentError, add_location
+from delvec.inspection.report import InspectReport
 from delvec.report.format import escape_controls
 from delvec.report.hints import shell_word
 from delvec.storage import Storage
 from delvec.vector import Bitmap, blobs, delta_file, puffin
 from delvec.vector.frame import decode_frame
-
-if TYPE_CHECKING:
-    from delvec.cli.output import Output
-    from delvec.inspection.report import InspectReport
 
 _VECTOR_FILES = (".bin", ".puffin", ".stats")  # how the names of files of vectors end
 _COLUMNS = [

@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from delvec._version import __version__
 from delvec.cli.demo.bytes import show_bytes, show_table
 from delvec.cli.main import command
+from delvec.cli.output import Output
 from delvec.cli.tables import on_spark
 from delvec.cli.terminal import Column
 from delvec.errors import EngineError, InvalidArgumentError, MissingDependencyError
 from delvec.storage import Storage
-
-if TYPE_CHECKING:
-    from delvec.cli.output import Output
 
 _TABLES: Final = ("orders", "customers", "warehouse")
 # For small tables and a short life: few partitions, and the JVM's quick compiler alone.
@@ -62,7 +60,6 @@ class Tour:
         self.output.table([Column(key, title or key) for key, _, title in pairs], rows)
 
     def why(self, text: str) -> None:
-        """Print why it matters."""
         self.output.note(("→ ", "bold green"), (text, "italic"))
 
 

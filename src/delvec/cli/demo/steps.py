@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.cli.demo.demo import Tour
-    from delvec.conversion.report import ConversionReport
+    from delvec.conversion.apply import ConversionReport
 
 BLIND: Final = "Spark, bare Parquet"  # the reader that does not look at the log
 ACCOUNTS: Final = "lake.demo.accounts"

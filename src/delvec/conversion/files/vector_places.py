@@ -18,31 +18,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.read.vectors import locate_error
 from delvec.documents import whole_number
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.report.format import escape_controls
+from delvec.storage import Storage
 from delvec.storage.backend import is_absolute
 from delvec.storage.listed_files import local_path, open_listed_file, spark_path
 from delvec.storage.parallel import map_in_order
 from delvec.vector import Descriptor
 from delvec.vector.blobs import DELETION_VECTOR
+from delvec.vector.descriptor import StorageType
 from delvec.vector.frame import FRAME_OVERHEAD
 from delvec.vector.puffin import read_footer
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.storage import Storage
-    from delvec.vector.descriptor import StorageType
 
 _INT_LIMIT: Final = 2**31
 _FIRST_OFFSET: Final = 1  # what an absent offset means; see Descriptor.file_range
@@ -78,7 +75,6 @@ class VectorPlaces:
             raise blamed(error, self.files, row) from None
 
     def inline_frame(self, row: int) -> bytes:
-        """Return the frame of an inline vector."""
         descriptor = self.files.descriptor(row)
         if descriptor is None:
             raise AssertionError(f"{self.files.paths[row]} has no vector")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from delvec.conversion.files.copies import place
 from delvec.conversion.files.repack import digest
 from delvec.conversion.files.vector_places import referenced_keys
+from delvec.conversion.planning.options import ConversionOptions
 from delvec.conversion.planning.source_changes import (
     SourceVersion,
     UnclearCommitsError,
@@ -42,18 +42,15 @@ from delvec.conversion.planning.target_layout import (
     own_layout,
 )
 from delvec.conversion.schema import evolution
+from delvec.conversion.schema.iceberg_schema import TargetSchema
 from delvec.conversion.schema.partition_spec import PartitionSpec, partition_spec, require_same_spec
 from delvec.conversion.schema.unsupported import require_modern_dates
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.segment import oldest_version
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.read.footer_statistics import physical_rows
 from delvec.delta.read.vectors import admit_files
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from delvec.conversion.planning.options import ConversionOptions
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.delta.log.file_set import FileSet
 
 _ALL_COMPARED = "all files were compared"
 

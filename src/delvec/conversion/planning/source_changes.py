@@ -150,7 +150,6 @@ def commit_facts(snapshot: Snapshot, version: int) -> CommitFacts:
 def facts_of(
     times: CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
 ) -> CommitFacts:
-    """Return the metadata of a commit that was read."""
     info = read_commit_info(actions)
     in_commit = None
     if metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):

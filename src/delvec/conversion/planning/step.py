@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.conversion.files.copies import resolve_paths
 from delvec.conversion.files.vector_places import planned_keys
+from delvec.conversion.planning.source_changes import CommitFacts
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
+from delvec.conversion.schema.iceberg_schema import TargetSchema
+from delvec.conversion.schema.partition_spec import PartitionSpec
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.replay import vector_ids
 from delvec.errors import PlanError
 from delvec.vector.frame import FRAME_OVERHEAD
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.conversion.planning.source_changes import CommitFacts
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.conversion.schema.partition_spec import PartitionSpec
-    from delvec.delta.log.file_set import FileSet
 
 Action: TypeAlias = Literal["add", "remove", "keep", "vector-add", "vector-replace", "vector-drop"]
 ACTIONS: Final[tuple[Action, ...]] = (
@@ -73,7 +70,6 @@ class PlannedStep:
 
     @property
     def version(self) -> int:
-        """The version of the source."""
         return self.facts.version
 
     @cached_property
@@ -189,7 +185,6 @@ class Difference:
         return places
 
     def count(self, action: Action) -> int:
-        """Return the number of files with an action."""
         if action == "remove":
             return len(self.gone)
         return int((self.codes == ACTIONS.index(action)).sum())
@@ -198,7 +193,6 @@ class Difference:
 def diff_files(
     paths: pa.Array, has_vector: NDArray[np.bool_], ids: Sequence[pa.Array], target: TargetFiles
 ) -> Difference:
-    """Compare files by path and vector."""
     for whose, files in (("source", paths), ("target", target.paths)):
         counts = pc.value_counts(files)
         twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))

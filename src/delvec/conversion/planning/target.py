@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, SparkSession
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from delvec.conversion.files.copies import copy_paths, copy_pattern, planned_paths
 from delvec.conversion.files.vector_places import stored_ids
 from delvec.conversion.planning import target_files
+from delvec.conversion.planning.options import Foreign
 from delvec.conversion.planning.source_changes import commit_facts
 from delvec.conversion.planning.target_layout import (
     SOURCE_ID,
@@ -26,17 +27,14 @@ from delvec.conversion.planning.target_layout import (
     layout_changes,
     source_id,
 )
+from delvec.delta.log.snapshot import Snapshot
 from delvec.documents import whole_number
 from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import LoadedTable, TableName
 from delvec.report.hints import Wording, argument, format_hint
 from delvec.spark.engine import open_storage
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    from delvec.conversion.planning.options import Foreign
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.catalog import LoadedTable, TableName
-    from delvec.storage import Storage
 
 _NEWEST_FORMAT: Final = 3
 
@@ -115,7 +113,6 @@ class ForeignChanges:
 
 
 def target_format_version(name: TableName, table: LoadedTable | None, wanted: int | None) -> int:
-    """Return the format version of a target."""
     if table is None:
         return wanted or _NEWEST_FORMAT
     found = table.metadata.format_version

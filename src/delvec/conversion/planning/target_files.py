@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column
 
 from delvec.conversion.files.copies import resolve_paths
 from delvec.conversion.files.vector_places import PLANNED, delete_file_keys
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.files import snapshot_files
 from delvec.storage.listed_files import are_absolute, spark_path
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from pyspark.sql import Column
-
-    from delvec.iceberg.client.catalog import LoadedTable
-
 
 _POSITION_DELETES: Final = 1  # the `content` of such a file in a manifest
 
@@ -58,7 +54,6 @@ class TargetFiles:
         )
 
     def joined(self, other: TargetFiles) -> TargetFiles:
-        """Return the data files of both."""
         return TargetFiles(
             pa.concat_arrays([self.paths, other.paths]),
             np.concatenate([self.rows, other.rows]),

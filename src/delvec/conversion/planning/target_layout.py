@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from delvec.conversion.schema.iceberg_schema import TargetSchema, name_mapping, target_schema
-from delvec.conversion.schema.iceberg_types import (
+from delvec.conversion.schema.iceberg_schema import (
     NestedType,
     TargetField,
+    TargetSchema,
     full_name,
+    name_mapping,
     parse_fields,
+    target_schema,
     walk_iceberg,
 )
 from delvec.conversion.schema.partition_spec import listed_fields

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from delvec.conversion.schema.iceberg_schema import TargetSchema, ids_by_path
-from delvec.conversion.schema.iceberg_types import (
+from delvec.conversion.schema.iceberg_schema import (
     NestedType,
     TargetField,
+    TargetSchema,
     can_become,
     full_name,
+    ids_by_path,
     parse_fields,
     walk_iceberg,
 )
+from delvec.conversion.schema.partition_spec import PartitionSpec
 from delvec.errors import UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from delvec.conversion.schema.partition_spec import PartitionSpec
 
 
 def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSchema:

@@ -24,8 +24,7 @@ from delvec.delta.skipping.statistics import indexed_columns
 from delvec.iceberg.client.content_files import hexadecimal, joined
 
 if TYPE_CHECKING:
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.conversion.schema.iceberg_types import TargetField, TargetType
+    from delvec.conversion.schema.iceberg_schema import TargetField, TargetSchema, TargetType
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.skipping.predicate import ColumnPath
     from delvec.delta.skipping.statistics_columns import StatisticPath

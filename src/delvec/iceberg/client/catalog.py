@@ -6,7 +6,9 @@ Any catalog that Spark knows by name will do, whatever its type.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.errors import (
     ConflictError,
@@ -22,12 +24,8 @@ from delvec.report.hints import Wording
 from delvec.spark import jvm
 from delvec.spark.engine import open_storage
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.storage import Storage
 
 _LIBRARY: Final = "org.apache.iceberg.spark.Spark3Util"
 

@@ -189,7 +189,6 @@ def write_key_files(table: LoadedTable, schema: Mapping[str, Any], rows: DataFra
 
 
 def key_scans(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an object of `KeyScans.java`."""
     iceberg_view(spark)
     return jvm.load_java(spark, "delvec.iceberg.client", "KeyScans")
 

@@ -22,8 +22,14 @@ from delvec.errors import (
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
 from delvec.iceberg.client.metadata import MAIN, TableMetadata
 from delvec.iceberg.commit import marks
-from delvec.iceberg.commit.commit import Committed, Transaction, commit
-from delvec.iceberg.commit.row_delta import RowChange, rewrite_deletes, row_delta
+from delvec.iceberg.commit.commit import (
+    Committed,
+    RowChange,
+    Transaction,
+    commit,
+    rewrite_deletes,
+    row_delta,
+)
 
 if TYPE_CHECKING:
     from delvec.vector.puffin import BlobMetadata

@@ -37,7 +37,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count, takewhile
 from random import uniform
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
@@ -52,6 +52,7 @@ from delvec.errors import (
 )
 from delvec.iceberg.client.catalog import LoadedTable, reload_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.commit.commit import Transaction, commit
 from delvec.iceberg.commit.lock_state import (
     GENERATIONS,
@@ -66,9 +67,6 @@ from delvec.iceberg.commit.lock_state import (
 from delvec.report.format import escape_controls, format_count, nonzero
 from delvec.report.hints import Wording, call, format_hint
 from delvec.report.rendering import OperationReport, doc, documented, required
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 LEASE: Final = 300.0
 """Seconds for which a lock is taken or renewed, unless the caller says otherwise."""
@@ -216,7 +214,6 @@ class _Taker:
         self.held = Held(str(self.table.name))
 
     def run(self) -> None:
-        """Take the lock."""
         conflicts = 0
         while True:
             try:

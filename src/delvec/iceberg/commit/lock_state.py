@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.documents import EPOCH, TIMES_MS, parse_json
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
+from delvec.iceberg.client.metadata import TableMetadata
 
 LOCK_PROPERTY: Final = "delvec.lock"
 """Table property that tells who has the lock, or had it last."""

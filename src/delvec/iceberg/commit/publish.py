@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import (
@@ -25,11 +27,7 @@ from delvec.iceberg.client.catalog import (
 )
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.commit.commit import CreatedTable, Transaction, commit
-from delvec.iceberg.commit.row_delta import RowChange, row_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from delvec.iceberg.commit.commit import CreatedTable, RowChange, Transaction, commit, row_delta
 
 _ATTEMPTS: Final = 5
 _UNSORTED: Final = 0  # the id of the sort order that every table has
@@ -86,7 +84,6 @@ class Staged:
 
     @property
     def snapshot_id(self) -> int:
-        """The newest staged snapshot."""
         return self.snapshot_ids[-1]
 
 

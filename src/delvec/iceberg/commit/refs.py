@@ -8,8 +8,15 @@ from typing import Any, Final
 from delvec.errors import InvalidArgumentError, PlanError, VerificationError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table, reload_table
 from delvec.iceberg.client.files import equality_deletes
-from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
-from delvec.iceberg.client.snapshots import branch_head, find_snapshot, require_ref, suggest_name
+from delvec.iceberg.client.metadata import (
+    MAIN,
+    IcebergSnapshot,
+    TableMetadata,
+    branch_head,
+    find_snapshot,
+    require_ref,
+    suggest_name,
+)
 from delvec.iceberg.commit import marks
 from delvec.iceberg.commit.commit import Transaction, commit
 from delvec.report.hints import Wording, call, format_hint

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,10 +24,8 @@ from delvec.errors import UnsupportedFeatureError
 from delvec.iceberg.client.content_files import hexadecimal
 from delvec.iceberg.client.files import values_by_id
 from delvec.iceberg.deletes.key_columns import arrow_schema
-
-if TYPE_CHECKING:
-    from delvec.spark.input.key_values import KeyColumn
-    from delvec.spark.input.keys import Keys
+from delvec.spark.input.key_values import KeyColumn
+from delvec.spark.input.keys import Keys
 
 _LONGEST: Final = 64  # characters or bytes of a bound
 _BOUNDS: Final = ("lower-bounds", "upper-bounds")

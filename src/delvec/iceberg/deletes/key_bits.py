@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from delvec.errors import FormatError, StorageError
+from delvec.iceberg.client.catalog import LoadedTable
+from delvec.iceberg.client.file_scan import DataFilesWithKeys
 from delvec.iceberg.deletes.key_columns import key_paths, key_types
 from delvec.iceberg.deletes.key_filter import GLOBAL, ScopedDelete
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, read_companion, read_key_vector
@@ -28,16 +31,9 @@ from delvec.identifiers import quote
 from delvec.parquet.readable import open_parquet, readable
 from delvec.report.format import escape_controls
 from delvec.spark.expressions import broadcast_bytes, word_at
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.file_scan import DataFilesWithKeys
-    from delvec.storage import Storage
-
 
 _MOST_KEYS: Final = 16_000_000  # 8 bytes each, in the driver
 _MOST_BYTES: Final = 32 << 20  # of all bits together, in each executor

@@ -12,17 +12,15 @@ table's columns, by its field id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
 from delvec.report.format import did_you_mean
 from delvec.spark.input.key_values import KeyColumn, is_key_type
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 FIELD_ID: Final = "PARQUET:field_id"
 _DROPPED: Final = "__delvec_key_"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,17 +21,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import DataFilesWithKeys, read_key_files
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_columns import key_paths, key_schema, key_types
 from delvec.iceberg.deletes.key_vectors import read_key_vector
 from delvec.identifiers import quote, require_no_own_names
 from delvec.spark.input.key_values import from_numbers
 from delvec.storage.parallel import gather
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.files import EqualityDeleteFile
-
 
 _MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
 _FEW_FILES: Final = 64  # of keys; more of them are likely to have the same ones

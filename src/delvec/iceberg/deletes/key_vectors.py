@@ -11,26 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from delvec.errors import FormatError, MagicError, add_location
 from delvec.iceberg.client.content_files import hexadecimal
+from delvec.iceberg.client.files import EqualityDeleteFile
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.deletes.equality_files import ColumnMetrics
 from delvec.spark.input.key_values import NUMBER_TYPES, KeyColumn
+from delvec.spark.input.keys import Keys
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.vector import puffin
 from delvec.vector.bitmap import Bitmap
 from delvec.vector.blobs import EQUALITY_DELETE_VECTOR, EqualityDeleteVector
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.files import EqualityDeleteFile
-    from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.spark.input.keys import Keys
-    from delvec.storage import Storage
-    from delvec.vector.puffin import BlobMetadata, PuffinFile
-
+from delvec.vector.puffin import BlobMetadata, PuffinFile
 
 VECTORS_ENABLED: Final = "write.delete.equality-vector.enabled"
 """The table property that allows for Equality Delete Vectors."""

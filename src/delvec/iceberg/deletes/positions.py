@@ -11,17 +11,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delvec.errors import PlanError, add_location
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.content_files import delete_file_json
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import (
@@ -32,19 +34,14 @@ from delvec.iceberg.client.files import (
 )
 from delvec.parquet.readable import open_parquet, readable
 from delvec.spark.positions import NUMBER, POSITION, find_rows
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, open_listed_file, spark_path
 from delvec.storage.parallel import map_in_order
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, blobs
 from delvec.vector.bitmap import unite
 from delvec.vector.frame import decode_frame, encode_frame
 from delvec.vector.frame_batch import Frames
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles
 
 _PATH_TYPE: Final = pa.dictionary(pa.int32(), pa.string())
 _SCHEMA: Final = pa.schema(  # with the ids that Iceberg reserves for these columns

@@ -20,15 +20,17 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import write_key_files
 from delvec.iceberg.client.files import VECTOR_SUFFIX, snapshot_table
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.deletes import equality_files, key_vectors
 from delvec.iceberg.deletes.key_columns import key_types
@@ -38,12 +40,8 @@ from delvec.report.rendering import doc, documented, required
 from delvec.spark.input.key_values import KeyColumn, convert
 from delvec.spark.input.keys import KEY_MEMORY, KeyFrame, Keys, read_keys
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.storage.uncommitted import UncommittedFiles
-    from delvec.vector.puffin import PuffinFile
+from delvec.storage.uncommitted import UncommittedFiles
+from delvec.vector.puffin import PuffinFile
 
 TRANSFORMED: Final = {"bucket": "int", "year": "int", "month": "int", "day": "date", "hour": "int"}
 """What a transform makes of a value, where it is not of the column's own type."""
@@ -237,7 +235,6 @@ class _Writing:
         self._say_vector(keys, path, length, parquet, beside=len(files))
 
     def written(self, keys: int, nulls: int) -> WrittenDeletes:
-        """Return what was written."""
         return WrittenDeletes(
             pa.array(self._entries, pa.string()),
             self._statistics,

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
@@ -23,8 +23,10 @@ from delvec.errors import (
     StorageError,
     add_location,
 )
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, snapshot_table
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.commit.lock_state import is_lock_tag
 from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.maintain.check_keys import check_keys
@@ -35,14 +37,10 @@ from delvec.report.hints import call, format_hint
 from delvec.report.rendering import Line, Stopwatch, doc, documented, required, summary
 from delvec.spark.engine import open_storage
 from delvec.spark.jobs import describe_jobs, interruptible
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, open_listed_file, outside_of
 from delvec.storage.parallel import map_in_order
 from delvec.vector.frame import decode_frame
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.storage import Storage
 
 _IS_VECTOR: Final = "data_file.content = 1 AND lower(data_file.file_format) = 'puffin'"
 _LOOKS_AT_ONCE: Final = 32

@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from operator import gt, lt
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delvec.errors import DelvecError, FormatError, StorageError
+from delvec.iceberg.client.catalog import LoadedTable
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_columns import FIELD_ID, add_dropped_key_columns, key_types
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, read_companion, read_key_vector
 from delvec.parquet.readable import open_parquet
 from delvec.report.findings import Finding, Findings
 from delvec.report.hints import call, format_hint
 from delvec.spark.input.key_values import arrow_type
+from delvec.storage import Storage
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import map_in_order
 from delvec.vector.bitmap import Bitmap
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.files import EqualityDeleteFile
-    from delvec.storage import Storage
 
 _BATCH: Final = 1 << 20  # keys
 _UNORDERED: Final = ("uuid", "float", "double")  # engines compare them in different ways

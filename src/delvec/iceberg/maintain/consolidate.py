@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delvec.documents import parse_json
 from delvec.errors import ConflictError, PlanError
 from delvec.iceberg.client.catalog import LoadedTable, load_table, require_same_table
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import TableMetadata, branch_head
 from delvec.iceberg.commit.branch_commit import commit_rewrite, require_branch
 from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.deletes.equality_files import Scope
@@ -28,19 +28,18 @@ from delvec.iceberg.maintain.delete_groups import (
     DeletePlan,
     Kind,
     data_sequences,
+    group_columns,
+    group_keys,
     is_global,
     plan_deletes,
+    why_unwritable,
 )
-from delvec.iceberg.maintain.group_keys import group_columns, group_keys, why_unwritable
 from delvec.report.format import format_count, format_list, format_outcome, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, Stopwatch, doc, documented, required, summary
 from delvec.spark.engine import open_storage
 from delvec.spark.jobs import describe_jobs, interruptible
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 _SHOWN: Final = 10
 _ATTEMPTS: Final = 5
@@ -238,7 +237,6 @@ class _Written:
         return replace(planned, plan=replace(plan, groups=tuple(kept)))
 
     def of(self, planned: _Planned, group: DeleteGroup) -> WrittenDeletes:
-        """Return what replaces a group."""
         return self._by_group[self._key(planned, group)][1]
 
     def keep(self, planned: _Planned) -> None:

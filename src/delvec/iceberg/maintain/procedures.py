@@ -15,7 +15,7 @@ from delvec.errors import InvalidArgumentError, PlanError
 from delvec.iceberg.client import own_location
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
 from delvec.iceberg.client.failures import translate_errors
-from delvec.iceberg.client.table_folder import is_on_disk
+from delvec.iceberg.client.own_location import is_on_disk
 from delvec.iceberg.commit.refs import keep_staging_marks
 from delvec.identifiers import quote, sql_string
 from delvec.report.format import format_count, format_list

@@ -7,29 +7,25 @@ must still have that file. Keys are found wherever rows have moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.files import find_position_deletes
 from delvec.iceberg.deletes.positions import collect_positions, read_earlier_positions
 from delvec.iceberg.resolve import plan
+from delvec.iceberg.resolve.staged import Staged
 from delvec.iceberg.resolve.verify import live_rows
 from delvec.iceberg.search.finder import Choice, find_rows_of
 from delvec.iceberg.search.search import KEY_HASH, Search, count_keys, find_by_join
 from delvec.spark.engine import open_storage
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.resolve.staged import Staged
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 
 @dataclass(eq=False)
@@ -55,7 +51,6 @@ class FoundRows:
 
     @property
     def reason(self) -> str:
-        """Why so."""
         return "; ".join(dict.fromkeys(each.reason for each in self.choices))
 
     def search(

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from datetime import datetime
+from threading import Event
+from typing import Any, ClassVar, Final
 
+from delvec.errors import DelvecError
+from delvec.iceberg.resolve.report import ResolveReport
 from delvec.report.format import format_count
 from delvec.report.rendering import doc, documented, required
-from delvec.spark.metrics import ServiceMetrics
-from delvec.spark.service import IDLE_SECONDS, Listeners, Waits, log_retry, repeat
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from threading import Event
-
-    from delvec.errors import DelvecError
-    from delvec.iceberg.resolve.report import ResolveReport
+from delvec.spark.service import IDLE_SECONDS, Listeners, ServiceMetrics, Waits, log_retry, repeat
 
 _REPORTED: Final = (
     *("commits", "staged_snapshots", "delete_files", "key_vectors", "keys", "rows_deleted"),

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import DataFilesWithKeys, plan_snapshot
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, from_content_file
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import IcebergSnapshot, branch_head
 from delvec.iceberg.commit.marks import StagedProgress, read_progress
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns, key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.resolve.staged import CHANGES, Staged, find_unresolved, read_staged
+from delvec.iceberg.search.finder import Strategy
 from delvec.iceberg.search.search import Search
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
-    from delvec.iceberg.search.finder import Strategy
 
 _LATER: Final = (1 << 63) - 1  # the sequence number of staged deletes: later than any
 Verify: TypeAlias = Literal["counts", "rows", "none"]
@@ -46,7 +43,6 @@ class ResolveOptions:
     dry_run: bool = False
 
     def key_ids(self, table: LoadedTable) -> frozenset[int]:
-        """Return the field ids of the key columns."""
         if not self.keys:
             return frozenset()
         found = key_columns(table.metadata.schema, self.keys, str(table.name))
@@ -67,12 +63,10 @@ class ResolvePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.own and (self.staged is None or self.staged.is_empty)
 
     @property
     def deletes(self) -> tuple[EqualityDeleteFile, ...]:
-        """All equality deletes that are resolved."""
         texts = () if self.staged is None else self.staged.deletes
         return (*self.own, *(from_content_file(text, _LATER) for text in texts))
 

@@ -47,7 +47,6 @@ class ResolveReport(OperationReport):
     dry_run: bool = doc("Whether nothing was written.", False)
 
     def brief(self) -> str:
-        """Return one line for a log."""
         counts = {"rows deleted": self.rows_deleted, "rows added": self.rows_added}
         found = format_list(**counts, absent=self.absent)
         return f"{self._outcome()}: {found or 'no row has a deleted key'}"

@@ -11,13 +11,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from delvec.documents import parse_json
 from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import SEPARATOR
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata, branch_head
 from delvec.iceberg.commit.marks import (
     BRANCH_SUMMARY,
     STAGING_PROPERTY,
@@ -26,13 +29,6 @@ from delvec.iceberg.commit.marks import (
     read_progress,
 )
 from delvec.spark import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-
 
 _REPLACE: Final = "replace"
 CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
@@ -70,7 +66,6 @@ class Staged:
 
     @property
     def head(self) -> IcebergSnapshot:
-        """The last of the snapshots."""
         return self.snapshots[-1]
 
     @property
@@ -157,7 +152,6 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
 
 
 def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an object of `StagedFiles.java`."""
     return jvm.load_java(spark, "delvec.iceberg.resolve", "StagedFiles")
 
 

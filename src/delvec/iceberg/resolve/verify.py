@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
 from delvec.errors import VerificationError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.file_scan import SEPARATOR, plan_snapshot, read_data_files
 from delvec.iceberg.client.files import from_content_file
@@ -18,9 +18,6 @@ from delvec.iceberg.deletes.read_plan import plan_read
 from delvec.iceberg.resolve.staged import Staged, staged_files
 from delvec.identifiers import quote
 from delvec.spark.expressions import row_sums
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
 
 
 def require_balance(after: LoadedTable, snapshot_id: int, balance: Mapping[str, int]) -> None:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameWriterV2
 from pyspark.sql import functions as F
 
@@ -17,14 +18,17 @@ from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.maintain.procedures import call_procedure, expire_snapshots, sql_map
 from delvec.iceberg.search import key_index
-from delvec.iceberg.search.index_rows import IndexedKey, entries_of, marks_of, sorted_by_hash
-from delvec.iceberg.search.key_index import KeyIndex, Written
+from delvec.iceberg.search.key_index import (
+    IndexedKey,
+    KeyIndex,
+    Written,
+    entries_of,
+    marks_of,
+    sorted_by_hash,
+)
 from delvec.identifiers import sql_string
 from delvec.report.hints import argument, format_hint
 from delvec.spark.jobs import describe_jobs
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LOG: Final = logging.getLogger("delvec")
 _MOST_RUNS: Final = 16  # appended, before they are merged: each is looked into for each key

@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.file_scan import DataFilesWithKeys, read_data_files
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes import key_filter
 from delvec.iceberg.deletes.key_bits import plan_bits
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.files import EqualityDeleteFile
 
 FILE: Final = "_file"
 """The column of a found row's data file, as the manifest spells it."""
@@ -60,7 +58,6 @@ class Search:
         return self.deletes[0].file.equality_ids
 
     def deleted_keys(self) -> DataFrame:
-        """Return the deleted keys, see `read_deleted_keys`."""
         return key_filter.read_deleted_keys(self.table, self.snapshot_id, self.schema, self.deletes)
 
     @property

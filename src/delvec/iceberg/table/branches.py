@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.metadata import MAIN, NO_SNAPSHOT
 from delvec.iceberg.commit import refs
 from delvec.iceberg.table.handle import TableHandle
 from delvec.spark.engine import time_zone
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from delvec.iceberg.client.catalog import LoadedTable
 
 
 @dataclass(frozen=True)

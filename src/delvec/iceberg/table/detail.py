@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructType
 
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import VECTOR_SUFFIX
+from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 from delvec.iceberg.commit.marks import staging_branches
 from delvec.iceberg.deletes.key_columns import key_paths
 from delvec.report.format import format_count, format_counts, format_size
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
 from delvec.spark import expressions
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
 CONTENTS: Final = (
     "data",

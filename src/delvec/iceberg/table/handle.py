@@ -22,8 +22,8 @@ from delvec.iceberg.client.catalog import (
     table_name,
 )
 from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.metadata import IcebergSnapshot, find_snapshot, suggest_name
 from delvec.iceberg.client.own_location import require_allowed
-from delvec.iceberg.client.snapshots import find_snapshot, suggest_name
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.engine import allowed_paths, time_zone
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from typing_extensions import Self
-
-    from delvec.iceberg.client.metadata import IcebergSnapshot
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from delvec.documents import whole_number
 from delvec.errors import InvalidArgumentError, PlanError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
@@ -42,13 +45,6 @@ from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
 from delvec.spark import expressions
 from delvec.storage.listed_files import outside_of
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from delvec.iceberg.client.catalog import LoadedTable
 
 _TARGET: Final = ("write.target-file-size-bytes", 512 << 20)
 _SMALL: Final = 0.75  # of the target size; the default of Iceberg's rewrite

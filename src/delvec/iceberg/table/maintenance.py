@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from datetime import datetime, timedelta
+from typing import Literal, get_args
 
 from delvec.documents import EPOCH
 from delvec.errors import InvalidArgumentError, committed_before
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.snapshots import branch_head
-from delvec.iceberg.commit.lock import LEASE, hold_lock, unlock
+from delvec.iceberg.client.metadata import MAIN, branch_head
+from delvec.iceberg.commit.lock import LEASE, UnlockReport, hold_lock, unlock
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import check, compact, consolidate, procedures
+from delvec.iceberg.maintain.check import CheckReport
+from delvec.iceberg.maintain.compact import CompactReport
+from delvec.iceberg.maintain.consolidate import ConsolidateReport
+from delvec.iceberg.maintain.procedures import ExpireReport, OrphanReport
 from delvec.iceberg.resolve.plan import ResolveOptions, Verify, oldest_unresolved_ms
+from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.resolve.resolve import (
     can_restart,
     plan_first_step,
@@ -27,16 +31,6 @@ from delvec.iceberg.search.key_index import IndexReport
 from delvec.iceberg.table.handle import TableHandle
 from delvec.report.hints import Wording
 from delvec.report.rendering import Stopwatch
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from delvec.iceberg.commit.lock import UnlockReport
-    from delvec.iceberg.maintain.check import CheckReport
-    from delvec.iceberg.maintain.compact import CompactReport
-    from delvec.iceberg.maintain.consolidate import ConsolidateReport
-    from delvec.iceberg.maintain.procedures import ExpireReport, OrphanReport
-    from delvec.iceberg.resolve.report import ResolveReport
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import pyarrow as pa
 from delvec.documents import TIMES_MS
 from delvec.errors import FormatError
 from delvec.frames import to_pandas
-from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
-from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata, branch_head
 from delvec.iceberg.commit.marks import staging_branches
 from delvec.iceberg.deletes.read_plan import ReadPlan, plan_read
 from delvec.iceberg.table.detail import IcebergDetail, detail_of, list_files

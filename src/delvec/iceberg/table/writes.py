@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from pyspark.sql import Column
 
 from delvec.calls import require_condition
 from delvec.errors import InvalidArgumentError
+from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commit.branch_commit import Txn
 from delvec.iceberg.table.handle import TableHandle
 from delvec.iceberg.write.delete_positions import delete_positions
 from delvec.iceberg.write.key_predicates import Condition, KeyList, NoKeys, find_key, keys_of
+from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 from delvec.iceberg.write.upsert import append_rows, delete_keys, upsert_rows
 from delvec.spark.input.rows import read_rows
 from delvec.spark.jobs import interruptible, restart_if_lost
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ without a row left is removed.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +27,7 @@ from delvec.iceberg.commit.branch_commit import (
     require_row_deletes,
     require_writable,
 )
-from delvec.iceberg.commit.row_delta import RowChange
+from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.deletes.positions import (
     MergedPositions,
     collect_positions,
@@ -34,15 +35,11 @@ from delvec.iceberg.deletes.positions import (
     write_position_vectors,
 )
 from delvec.iceberg.deletes.read_plan import rows_with_places
+from delvec.iceberg.write.key_predicates import Condition
 from delvec.iceberg.write.report import PositionDeleteReport
 from delvec.report.rendering import Stopwatch
 from delvec.spark.jobs import describe_jobs
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from delvec.iceberg.write.key_predicates import Condition
 
 _ATTEMPTS: Final = 10
 _EQUALITY: Final = 2  # the `content` of an equality-delete file

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -20,15 +20,13 @@ from pyspark.sql import Column, DataFrame, functions
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.deletes.key_columns import columns_of, key_columns
 from delvec.iceberg.deletes.key_vectors import VECTORS_ENABLED, why_no_vector
 from delvec.spark import jvm
 from delvec.spark.catalyst import Expression, read, sql_of
 from delvec.spark.failures import quiet
 from delvec.spark.input.key_values import NUMBER_TYPES, KeyColumn, arrow_type
-
-if TYPE_CHECKING:
-    from delvec.iceberg.client.metadata import TableMetadata
 
 KEY_PROPERTY: Final = "delvec.key"
 """The table property that names the columns of the key, separated by commas."""
@@ -52,7 +50,6 @@ class Condition:
         return functions.expr(self.where) if isinstance(self.where, str) else self.where
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """Return the rows that satisfy the condition."""
         column = self.column()
         return rows if column is None else aliased(rows, self.alias).where(column)
 
@@ -235,7 +232,6 @@ class _Reading:
             self._outside = "is not a column that a vector holds"
 
     def of(self, node: Expression) -> _Keys:
-        """Return the keys of a node."""
         match node.kind, node.children:
             case "And", operands:
                 return reduce(self._both, map(self.of, operands))

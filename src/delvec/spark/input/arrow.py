@@ -9,17 +9,15 @@ import sys
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delvec.calls import describe_value
 from delvec.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _HINT: Final = "give each column values of one type, for example by astype()"
 _STORED: Final = frozenset({"arrow.bool8", "arrow.json", "arrow.uuid"})

@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark.input.arrow import find_inexact, max_exact_integer, stored
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _TYPES: Final = {
     "boolean": pa.bool_(),
@@ -74,7 +71,6 @@ class KeyColumn:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type of its keys in Arrow."""
         return arrow_type(self.type)
 
     @property

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql import types as spark_types
@@ -39,9 +40,6 @@ from delvec.spark.input.key_values import (
 )
 from delvec.spark.input.rows import is_table, read_rows, rows_of_arrow
 from delvec.spark.jobs import stage_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _HINT: Final = (
     "pass a list, a range, a numpy array, a column or table of Arrow, pandas or polars, or a"

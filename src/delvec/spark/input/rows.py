@@ -7,22 +7,20 @@ take it for a time of the session's zone, and fail in the hour that daylight sav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from delvec.calls import describe_value
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.failures import quiet
 from delvec.spark.input.arrow import stored, stored_type, to_arrow_table
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _WIDER: Final = {
     pa.uint8(): pa.int16(),
@@ -74,7 +72,6 @@ def is_table(data: object) -> bool:
 
 
 def rows_of_arrow(spark: SparkSession, table: pa.Table, *, exact: bool = False) -> DataFrame:
-    """Return the rows of an Arrow table as a DataFrame."""
     fields, schema = _fields(table.schema), schema_of_arrow(table.schema)
     columns = [
         _converted(column, field, exact=exact)

@@ -7,18 +7,15 @@ from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from delvec.errors import ChecksumError, MissingDependencyError
 from delvec.spark import jvm
 from delvec.spark.session.settings import PACKAGES, listed, spark_jars
 from delvec.spark.session.start import jar_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 

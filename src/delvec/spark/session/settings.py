@@ -9,17 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.session.start import started_with
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 PACKAGES: Final = "spark.jars.packages"
 

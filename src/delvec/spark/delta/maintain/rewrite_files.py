@@ -14,20 +14,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import DataType, StructType, VariantType
 
 from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.file_set import FileEntry, FileSet
 from delvec.delta.log.replay import read_added_files
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import row_counts
 from delvec.delta.schema.partition_values import shared_text
 from delvec.delta.write.change import Rewrite
 from delvec.delta.write.commit_actions import encode_lines
+from delvec.delta.write.transaction import Attempt
 from delvec.errors import DelvecError, EngineError
 from delvec.report.format import escape_controls
 from delvec.report.hints import call, format_hint
@@ -38,14 +43,6 @@ from delvec.spark.expressions import row_sums
 from delvec.spark.positions import NUMBER, POSITION, find_rows
 from delvec.spark.types import table_schema
 from delvec.vector import Bitmap
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileEntry, FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.transaction import Attempt
 
 _LOG: Final = logging.getLogger("delvec")
 _PLACE: Final = "__delvec_place"

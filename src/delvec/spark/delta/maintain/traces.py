@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
+from delvec.delta.log.file_set import DataFile
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.traversal import resolve
 from delvec.delta.skipping.predicate import columns_of
 from delvec.delta.traces.files import plain_files
 from delvec.delta.traces.rows import Reading
+from delvec.delta.traces.values import Redaction
 from delvec.errors import InvalidArgumentError
 from delvec.spark.delta.scan.conditions import aliased, no_rows, to_predicate, to_sql
 from delvec.spark.delta.scan.scan import PLACE, scan
@@ -23,13 +27,7 @@ from delvec.spark.failures import translate_errors
 from delvec.spark.jobs import describe_jobs
 from delvec.spark.jvm import class_name, in_copied_session, items
 from delvec.spark.positions import NUMBER, POSITION, find_rows
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import DataFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.traces.values import Redaction
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false"}
 

@@ -37,7 +37,6 @@ class ReadPart(Rendered):
 
     @property
     def title(self) -> str:
-        """The table and its version."""
         return self.table if self.version is None else f"{self.table}, version {self.version}"
 
     def _lines(self) -> Iterator[Line]:

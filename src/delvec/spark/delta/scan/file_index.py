@@ -11,26 +11,23 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
 
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.vectors import admit_files
 from delvec.delta.schema.traversal import find
 from delvec.delta.skipping.predicate import And, Predicate
 from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
-from delvec.spark.delta.scan.pushdown import PartitionFilters, translate
+from delvec.spark.delta.scan.conditions import PartitionFilters, translate
 from delvec.spark.delta.scan.vectors import ScanPart, load_bits
+from delvec.storage import Storage
 from delvec.storage.listed_files import full_name, open_listed_file, spark_path
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 # The hidden constant columns of a file: its vector as bits, its number, its full name.
 Hidden = Literal["vector", "number", "file"]

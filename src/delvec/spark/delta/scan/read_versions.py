@@ -14,27 +14,23 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.datasource import DelvecDataSource
 from delvec.datasource.options import FOLLOWS
 from delvec.delta.skipping.predicate import Always, Or, Predicate
 from delvec.delta.write.change import PlainListing, SourceRead
+from delvec.delta.write.transaction import Attempt
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import FileIndex, find_index
 from delvec.spark.engine import time_zone
 from delvec.storage.backend import locate
 from delvec.storage.listed_files import local_path, store_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.transaction import Attempt
-
 
 _LISTER: Final = "delvec.FileLister"
 # How old a version delta-spark may read for the newest; not at all by default.
@@ -48,7 +44,6 @@ def depend_on_source(attempt: Attempt, rows: DataFrame) -> None:
 
 
 def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[SourceRead, ...]:
-    """Return what a DataFrame reads of a table."""
     plan: Any = df._jdf.queryExecution().normalized()  # noqa: SLF001
     # The caches of now: `withCachedData()` has those of the time when the DataFrame was first run.
     caches = jvm.session_of(df.sparkSession).sharedState().cacheManager()

@@ -12,16 +12,20 @@ would take minutes to plan a union of one scan for each of a thousand versions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.history import find_version_at, version_from
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import CHANGE_TYPE, FEED_COLUMNS, FeedPart, change_feed
+from delvec.delta.schema.types import Field
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import expressions, jvm
@@ -40,15 +44,8 @@ from delvec.spark.delta.scan.vectors import (
 from delvec.spark.engine import time_zone
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.types import file_schema, spark_type
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.types import Field
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap
+from delvec.storage import Storage
+from delvec.vector import Bitmap
 
 _ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}

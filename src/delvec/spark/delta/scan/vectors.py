@@ -15,14 +15,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.datasource import DelvecDataSource
 from delvec.datasource.options import ALLOWED, FOLLOWS
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.vectors import admit_files, load_vectors
 from delvec.delta.schema.types import Field, StructType
 from delvec.errors import UnsupportedFeatureError
@@ -32,15 +35,9 @@ from delvec.spark.engine import bytes_setting
 from delvec.spark.expressions import word_at
 from delvec.spark.session.session import register
 from delvec.spark.types import leaves
+from delvec.storage import Storage
 from delvec.storage.listed_files import full_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 VectorForm = Literal["constant", "join", "tasks"]
 VECTOR_MEMORY: Final = "spark.delvec.scan.vectorMemory"

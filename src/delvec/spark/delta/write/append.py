@@ -27,11 +27,10 @@ from delvec.spark.delta.scan.conditions import aliased, to_predicate, to_sql
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write import conform_rows
 from delvec.spark.delta.write.clauses import expression
-from delvec.spark.delta.write.constraints import Rule
+from delvec.spark.delta.write.constraints import Rule, require_allowed
 from delvec.spark.delta.write.data_files import WrittenFiles, partition_string, store_change_rows
 from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.rewrite import store_rows
-from delvec.spark.delta.write.stored_expressions import require_allowed
 from delvec.spark.engine import time_zone
 from delvec.spark.failures import violation
 from delvec.spark.jobs import stage_rows
@@ -116,7 +115,6 @@ def _replace_all(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcom
 
 
 def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcome:
-    """Replace the partitions that the new rows are in."""
     files, fields = attempt.snapshot.files, state.metadata.partition_fields
     zone = time_zone(attempt.spark)
     if attempt.options.dry_run:

@@ -103,8 +103,6 @@ class MergeRequest:
                 )
 
     def parameters(self) -> dict[str, Any]:
-        """Return the operation parameters of the commit."""
-
         def shown(when: When) -> list[dict[str, str]]:
             return [
                 {"actionType": clause.action}

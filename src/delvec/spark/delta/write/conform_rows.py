@@ -12,26 +12,23 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql import types as spark_types
 
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
 from delvec.delta.schema.expressions import default_of, generation_of
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.types import ArrayType, DataType, Field, MapType, StructType
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.report.hints import argument, format_hint
 from delvec.spark import jvm
-from delvec.spark.delta.write.constraints import Rule, rules_of
-from delvec.spark.delta.write.stored_expressions import stored_column, stored_columns
+from delvec.spark.delta.write.constraints import Rule, rules_of, stored_column, stored_columns
 from delvec.spark.failures import fail_on_misfit, translate_errors
 from delvec.spark.types import spark_type
-
-if TYPE_CHECKING:
-    from delvec.delta.alter.table_state import TableState
-    from delvec.delta.schema.metadata import Metadata
 
 # A column of the table that the rows lack gets its default or NULL, or the rows are refused.
 # A field that a struct of the rows lacks is NULL in the table, or the rows are refused.

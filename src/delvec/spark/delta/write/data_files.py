@@ -11,37 +11,33 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from unicodedata import category
 from urllib.parse import quote as url_quote
 from urllib.parse import unquote as url_unquote
 from uuid import uuid4
 
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import random_prefix
 from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
-from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.skipping.statistics import statistics_json
+from delvec.delta.write.transaction import Attempt
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.identifiers import quote
 from delvec.spark import expressions, jvm
 from delvec.spark.types import file_schema, spark_type
+from delvec.storage import Storage
+from delvec.storage.backend import FileInfo
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.transaction import Attempt
-    from delvec.storage import Storage
-    from delvec.storage.backend import FileInfo
 
 # Independent of the session's time zone, and of hours that its clocks show twice.
 _UTC_CLOCK: Final = (

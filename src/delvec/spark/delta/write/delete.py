@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.read.change_feed import CHANGE_TYPE
+from delvec.delta.schema.types import StructType
 from delvec.delta.write.change import Change, Operation, ReadSet, SourceRead
 from delvec.delta.write.targets import Targets, find_targets
 from delvec.delta.write.transaction import Attempt, Outcome
@@ -31,12 +33,7 @@ from delvec.spark.delta.write.rewrite import count_kept, count_live, read_kept_r
 from delvec.spark.engine import time_zone
 from delvec.spark.input.keys import padded
 from delvec.spark.positions import NUMBER, POSITION, shuffles
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.types import StructType
-    from delvec.vector import Bitmap
-
+from delvec.vector import Bitmap
 
 _KEY: Final = "__delvec_key_"
 
@@ -114,7 +111,6 @@ class ByKeys:
 
     @property
     def predicate(self) -> list[str]:
-        """What the history shows."""
         columns = ", ".join(map(quote_if_needed, self.names))
         listed = columns if len(self.names) == 1 else f"({columns})"
         return [f"{listed} IN ({self.ranges.rows} keys)"]

@@ -12,27 +12,24 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
 
+from delvec.delta.log.file_set import DataFile, FileEntry, FileSet
 from delvec.delta.read.footer_statistics import require_row_count, row_counts
 from delvec.delta.read.vectors import admit_files, load_vectors
 from delvec.delta.write.change import VectorUpdate
+from delvec.delta.write.transaction import Attempt
 from delvec.errors import InvalidArgumentError, MissingDependencyError
 from delvec.spark.positions import HIT_MEMORY, NUMBER, bitmap_of, find_rows, fits_driver, hit_words
+from delvec.storage import Storage
 from delvec.vector import Bitmap, Descriptor, delta_file
 from delvec.vector.bitmap import unite
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
-
-    from delvec.delta.log.file_set import DataFile, FileEntry, FileSet
-    from delvec.delta.write.transaction import Attempt
-    from delvec.storage import Storage
 
 _RESULT: Final = f"{NUMBER} long, hits long, found long, descriptor string, path string, bytes long"
 _FOLDER_LETTERS: Final = 8

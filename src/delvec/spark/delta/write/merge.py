@@ -17,13 +17,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.delta.alter.columns import evolve_schema
 from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.expressions import GENERATION, names_in
 from delvec.delta.schema.types import parse_schema
 from delvec.delta.skipping.predicate import Always, Predicate
@@ -57,11 +59,7 @@ from delvec.spark.engine import time_zone
 from delvec.spark.jobs import stage_rows
 from delvec.spark.positions import NUMBER, POSITION, shuffles
 from delvec.spark.types import spark_type
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 _FEW_ROWS: Final = 1_000_000
 _ROWS: Final = ("rows_updated", "rows_deleted", "rows_inserted")
@@ -74,7 +72,6 @@ _CHANGES: Final = (
 
 
 def merge(request: MergeRequest) -> Callable[[Attempt], Outcome]:
-    """Prepare a merge."""
     request.require_valid()
     return lambda attempt: _Merge(attempt, request).prepare()
 

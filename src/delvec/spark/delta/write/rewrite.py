@@ -8,30 +8,27 @@ row commit version likewise. Without row tracking there is no cost.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import LongType, StructField
 
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.file_set import FileSet
+from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import row_counts
+from delvec.delta.schema.metadata import Metadata
 from delvec.delta.write.change import materialized_columns
+from delvec.delta.write.transaction import Attempt
 from delvec.identifiers import quote
 from delvec.spark.delta.scan.scan import PLACE, scan
+from delvec.spark.delta.scan.vectors import Keep
 from delvec.spark.delta.write.data_files import WrittenFiles, write_rows
 from delvec.spark.positions import NUMBER, POSITION
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from delvec.delta.alter.table_state import TableState
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.scan.vectors import Keep
-    from delvec.vector import Bitmap
+from delvec.vector import Bitmap
 
 _BASE: Final = "__delvec_base_row_id"
 _VERSION: Final = "__delvec_row_version"

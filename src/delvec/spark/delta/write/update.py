@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
@@ -30,9 +31,6 @@ from delvec.spark.delta.write.projection import CLAUSE, new_values
 from delvec.spark.engine import time_zone
 from delvec.spark.jobs import stage_rows
 from delvec.spark.positions import NUMBER, POSITION, shuffles
-
-if TYPE_CHECKING:
-    from delvec.delta.log.file_set import FileSet
 
 
 def update(
