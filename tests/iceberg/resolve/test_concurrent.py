@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from delvec import IcebergTable
+from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.commit import commit as attempts
@@ -109,6 +110,25 @@ def test_what_is_committed_while_it_waits_for_the_lock_is_resolved_too(
     monkeypatch.setattr(maintenance, "hold_lock", late)
     assert resolved(table, how).keys == 2
     assert rows(table) == sorted(AFTER.items())[2:]
+
+
+@pytest.mark.slow
+def test_a_branch_that_is_dropped_meanwhile_is_not_taken_over(spark: SparkSession) -> None:
+    table = table_with_changes(spark, 3, "staged")
+    with (
+        meanwhile(lambda: table.drop_branch(STAGING)),
+        pytest.raises(ConflictError, match="was dropped or moved meanwhile"),
+    ):
+        resolved(table, "staged")
+    assert rows(table) == [(each, 0) for each in range(10)]
+
+
+@pytest.mark.slow
+def test_rows_that_are_appended_during_a_verification(spark: SparkSession) -> None:
+    table = table_with_changes(spark, 3, "in place")
+    with meanwhile(lambda: table.append(frame(spark, 3, 77))):
+        resolved(table, "in place")
+    assert rows(table) == [*sorted(AFTER.items()), (77, 3)]
 
 
 @pytest.mark.slow
