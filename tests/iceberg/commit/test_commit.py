@@ -32,11 +32,10 @@ from delvec.iceberg.commit.publish import (
     set_properties,
     stage,
 )
-from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove
+from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove, rollback
 from delvec.iceberg.commit.row_delta import RowChange
 from tests.conversion.targets import before, numbered
-from tests.iceberg.client.test_catalog import lost, never
-from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.deletes.tables import loaded, lost, never, new_table
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +106,9 @@ def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
         lambda: create_tag(table, "t"),
         lambda: set_properties(newest(table), {"x": "1"}),
         lambda: remove(newest(table), [oldest], ["t"]),
+        lambda: create_branch(table, "a", staging=True),
+        lambda: drop_branch(table, "a"),
+        lambda: rollback(table, snapshot_id=table.metadata.refs["main"].snapshot_id),
     )
     for act in acts:
         metadata = newest(table).current.metadataFileLocation()
@@ -117,6 +119,7 @@ def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
             act()
         assert calls.names == ["commit"]
         assert newest(table).current.metadataFileLocation() != metadata
+    assert not [key for key in newest(table).metadata.properties if key.startswith("delvec.")]
     waiting = staged(table)
     with numbered({0: lost}):
         abandon(waiting)

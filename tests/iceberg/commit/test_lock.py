@@ -37,8 +37,7 @@ from delvec.iceberg.commit.refs import create_branch, create_tag, drop_tag, roll
 from delvec.iceberg.maintain.procedures import expire_snapshots
 from delvec.iceberg.table import IcebergTable
 from tests.conversion.targets import before, branches, ids, numbered
-from tests.iceberg.client.test_catalog import lost
-from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.deletes.tables import loaded, lost, new_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 

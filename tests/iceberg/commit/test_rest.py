@@ -33,9 +33,6 @@ from tests.iceberg.commit.test_lock import (  # noqa: F401
     test_a_commit_without_an_answer_is_looked_for,
     test_one_of_two_takes_a_dead_owners_lock_over,
 )
-from tests.iceberg.commit.test_refs import (  # noqa: F401
-    test_a_commit_without_an_answer_is_looked_for as test_a_branch_without_an_answer_is_looked_for,
-)
 from tests.iceberg.rest_server import RestServer, running_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]

@@ -28,7 +28,7 @@ from tests.iceberg.deletes.tables import by_spark, new_table
 from tests.iceberg.search.indexes import compare_index
 from tests.repository import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 STAGING = "changes"
 COLUMNS = "id bigint, n int, s string"
@@ -76,7 +76,6 @@ def check_end(table: IcebergTable) -> None:
     assert rows(table) == NEW
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
     spark: SparkSession, version: int
@@ -115,7 +114,6 @@ POINTS: dict[str, tuple[Any, str, str]] = {
 BEFORE = {"planned", "found", "vectors written", "manifests written"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([3, 2]), strict=False)))
 def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
     spark: SparkSession, point: str, version: int

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from delvec.errors import PlanError
 from tests.iceberg.resolve.staged_model import STAGING, StagedModel, stock_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LAYOUTS = ("", "PARTITIONED BY (bucket(2, id))", "PARTITIONED BY (part)")
 SLOW_EXAMPLES = int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 40)
@@ -69,27 +69,6 @@ def run(spark: SparkSession, layout: str, version: int, plan: list[Step], *, own
     model.drop()
 
 
-PLAN: list[Step] = [
-    ("upsert", STAGING, [(1, "a"), (None, None), (20, "b")], 1),
-    ("delete_keys", STAGING, [2, 20], "b"),
-    ("append", STAGING, [(2, "a"), (1, "b")]),
-    ("append", "main", [(20, "a"), (3, "a")]),
-    ("delete_rows", STAGING, "a"),
-    ("resolve", "join", 1, False, "counts"),
-    ("upsert_pairs", STAGING, [(2, "a"), (4, "a")], 1),
-    ("compact",),
-    ("delete_keys", "main", [5], None),
-    ("resolve", "auto", None, True, "rows"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [3, 2])
-def test_a_plan_of_many_kinds_of_change(spark: SparkSession, version: int) -> None:
-    run(spark, LAYOUTS[version - 1], version, PLAN, own=version == 3)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("version", "own"), [(2, False), (3, False), (3, True)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_changes(spark: SparkSession, layout: str, version: int, own: bool) -> None:  # noqa: FBT001
@@ -107,59 +86,6 @@ def test_random_changes(spark: SparkSession, layout: str, version: int, own: boo
     changed()
 
 
-RESOLVE: Step = ("resolve", "join", None, False, "counts")
-AND_RESTART: Step = ("resolve", "join", None, True, "counts")
-# Snapshots of the staging branch expire before they are taken over.
-EXPIRED: dict[str, list[Step]] = {
-    "deletes were merged": [
-        ("delete_keys", STAGING, [5], None),
-        RESOLVE,
-        ("append", "main", [(5, "a")]),
-        ("delete_keys", STAGING, [1], None),
-        ("delete_keys", STAGING, [2], None),
-        ("consolidate", STAGING),
-        ("expire",),
-    ],
-    "the branch began again": [
-        ("delete_keys", STAGING, [5], None),
-        ("append", "main", [(70, "a")]),
-        AND_RESTART,
-        ("delete_keys", STAGING, [1], None),
-        ("append", STAGING, [(60, "a")]),
-        ("expire",),
-    ],
-    "the branch began again, and the target was compacted": [
-        ("delete_keys", STAGING, [99], None),
-        ("append", "main", [(70, "a")]),
-        AND_RESTART,
-        ("delete_keys", STAGING, [1], None),
-        ("append", STAGING, [(60, "a")]),
-        ("compact",),
-        ("expire",),
-    ],
-    "the branch goes on": [
-        ("upsert", STAGING, [(5, "a")], 0),
-        ("append", "main", [(70, "a")]),
-        RESOLVE,
-        ("append", "main", [(5, "a"), (1, "b")]),
-        ("delete_keys", STAGING, [1], None),
-        ("append", STAGING, [(60, "a")]),
-        ("expire",),
-    ],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("plan", EXPIRED)
-def test_staged_snapshots_that_have_expired(spark: SparkSession, plan: str, own: bool) -> None:  # noqa: FBT001
-    model = StagedModel.new(spark, "", 3, own=own)
-    for name, *arguments in (*EXPIRED[plan], RESOLVE):
-        getattr(model, name)(*arguments)
-    assert len(model.refused) == (plan != "the branch goes on")
-
-
-@pytest.mark.slow
 def test_a_staged_rewrite_does_not_bring_rows_back(spark: SparkSession) -> None:
     table = StagedModel.new(spark, "", 3, own=False).table
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.search.index_rows import entries_of, file_hash
 from delvec.iceberg.search.index_search import find_by_index
-from delvec.iceberg.search.key_index import KeyIndex, wanted_key
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import KeyIndex, open_index, wanted_key
 from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
 from tests.iceberg.deletes.tables import loaded
 
@@ -91,3 +93,29 @@ def compare_index(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> Inde
         counts = {(row[0], row[1]): row[2] for row in sides.collect()}
     missing, wrong = counts.get((1, 1), 0), counts.get((2, 2), 0)
     return IndexDifference(files.num_rows - paths.num_rows, missing, wrong)
+
+
+RIGHT = IndexDifference(0, 0, 0)
+
+
+def updated(
+    spark: SparkSession, name: str, ids: Sequence[int] = (1,), branch: str = "main"
+) -> KeyIndex:
+    table = loaded(spark, name)
+    return update_index(table, head_of(table, branch), ids)
+
+
+def opened(spark: SparkSession, name: str, ids: Sequence[int] = (1,)) -> KeyIndex:
+    found = open_index(loaded(spark, name), ids)
+    assert found is not None
+    return found
+
+
+def difference(spark: SparkSession, name: str, branch: str = "main") -> IndexDifference:
+    table = loaded(spark, name)
+    return compare_index(table, head_of(table, branch), opened(spark, name))
+
+
+def append(spark: SparkSession, name: str, start: int, stop: int, *columns: str) -> None:
+    shown = columns or ("id", "CAST(id AS INT) AS n", "CAST(id AS STRING) AS s")
+    spark.range(start, stop, 1, 1).selectExpr(*shown).writeTo(name).append()

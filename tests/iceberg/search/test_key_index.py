@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from uuid import uuid4
 
@@ -10,49 +9,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec
-from delvec.errors import PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
 from delvec.iceberg.search import index_update
 from delvec.iceberg.search.index_rows import sorted_by_hash
 from delvec.iceberg.search.index_update import update_index
-from delvec.iceberg.search.key_index import (
-    IndexReport,
-    KeyIndex,
-    drop_index,
-    index_name,
-    open_index,
-    why_no_index,
-)
+from delvec.iceberg.search.key_index import KeyIndex, drop_index, open_index
 from tests.iceberg.deletes.tables import loaded, new_table
-from tests.iceberg.search.indexes import IndexDifference, compare_index, head_of
+from tests.iceberg.search.indexes import (
+    RIGHT,
+    IndexDifference,
+    append,
+    compare_index,
+    difference,
+    head_of,
+    opened,
+    updated,
+)
 
-pytestmark = pytest.mark.spark
-
-RIGHT = IndexDifference(0, 0, 0)
-
-
-def append(spark: SparkSession, name: str, start: int, stop: int, *columns: str) -> None:
-    shown = columns or ("id", "CAST(id AS INT) AS n", "CAST(id AS STRING) AS s")
-    spark.range(start, stop, 1, 1).selectExpr(*shown).writeTo(name).append()
-
-
-def updated(
-    spark: SparkSession, name: str, ids: Sequence[int] = (1,), branch: str = "main"
-) -> KeyIndex:
-    table = loaded(spark, name)
-    return update_index(table, head_of(table, branch), ids)
-
-
-def opened(spark: SparkSession, name: str, ids: Sequence[int] = (1,)) -> KeyIndex:
-    found = open_index(loaded(spark, name), ids)
-    assert found is not None
-    return found
-
-
-def difference(spark: SparkSession, name: str, branch: str = "main") -> IndexDifference:
-    index = opened(spark, name)
-    table = loaded(spark, name)
-    return compare_index(table, head_of(table, branch), index)
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -63,35 +37,6 @@ def name(spark: SparkSession) -> str:
     return name
 
 
-def test_new_files_are_added_and_nothing_else_is_read(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 100)
-    assert open_index(loaded(spark, name), [1]) is None
-    built = updated(spark, name)
-    assert (built.action, built.added_files, built.added_rows) == ("built", 1, 100)
-    assert built.reason == "it is empty"
-    append(spark, name, 100, 130)
-    index = updated(spark, name)
-    assert (index.action, index.added_files, index.added_rows) == ("updated", 1, 30)
-    assert (index.rows, index.runs, index.is_usable) == (132, 1, True)
-    table = loaded(spark, name)
-    assert index.snapshot_id == opened(spark, name).snapshot_id == head_of(table)
-    assert len(index.table.metadata.snapshots) == 2
-    kept = updated(spark, name)
-    assert (kept.action, kept.head) == ("kept", index.head)
-    spark.sql(f"DELETE FROM {name} WHERE id = 7")
-    after = updated(spark, name)
-    assert (after.action, after.head) == ("kept", index.head)
-    assert after.snapshot_id == head_of(loaded(spark, name)) != index.snapshot_id
-    assert difference(spark, name) == RIGHT
-    report = IndexReport.of(name, ("id",), index, {})
-    assert f"INDEX of {name} by id: updated" in str(report)
-    assert "1 file, 30 rows" in str(report)
-    assert drop_index(loaded(spark, name))
-    assert not drop_index(loaded(spark, name))
-
-
-@pytest.mark.slow
 def test_a_difference_is_noticed(spark: SparkSession, name: str) -> None:
     index = updated(spark, name).table.name
     spark.sql(f"DELETE FROM {index} WHERE pos = 3")
@@ -103,7 +48,6 @@ def test_a_difference_is_noticed(spark: SparkSession, name: str) -> None:
     assert opened(spark, name).snapshot_id is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)
@@ -119,7 +63,6 @@ def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, versi
     assert difference(spark, name) == RIGHT
 
 
-@pytest.mark.slow
 def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession, name: str) -> None:
     append(spark, name, 10, 20)
     updated(spark, name)
@@ -138,7 +81,6 @@ def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession, name
     assert (index.action, index.rows, index.is_usable) == ("built", 0, True)
 
 
-@pytest.mark.slow
 def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession, name: str) -> None:
     updated(spark, name, [2])
     assert "other key columns" in (opened(spark, name, [1]).why_not or "")
@@ -161,7 +103,6 @@ def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession, name: 
     assert not opened(spark, name, [1, 2]).is_usable
 
 
-@pytest.mark.slow
 def test_a_snapshot_that_expired_does_no_harm(spark: SparkSession, name: str) -> None:
     reflected = updated(spark, name).snapshot_id
     append(spark, name, 10, 20)
@@ -177,7 +118,6 @@ def stale(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> index_update
     return index_update._Update(table, snapshot_id, table.metadata.schema, index.key, index)
 
 
-@pytest.mark.slow
 def test_writers_at_once_never_make_it_wrong(spark: SparkSession, name: str) -> None:
     old = updated(spark, name)
     append(spark, name, 10, 20)
@@ -206,7 +146,6 @@ def test_writers_at_once_never_make_it_wrong(spark: SparkSession, name: str) -> 
     assert difference(spark, name).missing == difference(spark, name).files == 0
 
 
-@pytest.mark.slow
 def test_a_crash_after_the_write_loses_nothing(
     spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +165,6 @@ def test_a_crash_after_the_write_loses_nothing(
     assert difference(spark, name) == RIGHT
 
 
-@pytest.mark.slow
 def test_small_files_are_merged_and_old_snapshots_go(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +183,6 @@ def test_small_files_are_merged_and_old_snapshots_go(
     assert difference(spark, name) == RIGHT
 
 
-@pytest.mark.slow
 def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_update, "_MOST_RUNS", 0)
     name = f"lake.db.`it's {uuid4().hex[:8]}`"
@@ -259,7 +196,6 @@ def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.Monk
     assert open_index(loaded(spark, name), (1,)) is None
 
 
-@pytest.mark.slow
 def test_many_appended_rows_are_built_anew(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,28 +211,6 @@ def test_many_appended_rows_are_built_anew(
     assert "bit by bit" in index.reason
 
 
-def test_keys_without_an_index(spark: SparkSession) -> None:
-    name = new_table(spark, "a double, b struct<c: int>, d float, e timestamp")
-    table = loaded(spark, name)
-    assert why_no_index(table, [1]) == "a is double"
-    assert why_no_index(table, [4, 3]) == "d is float"
-    assert why_no_index(table, [5]) == "b.c is a field of a struct"
-    assert why_no_index(table, [4]) is None
-    with pytest.raises(UnsupportedFeatureError, match="a is double"):
-        update_index(table, 1, [1])
-
-
-def test_a_table_that_has_the_name_by_chance_is_left_alone(spark: SparkSession, name: str) -> None:
-    table = loaded(spark, name)
-    spark.sql(f"CREATE TABLE {index_name(table.name)} (id INT) USING iceberg")
-    for call in (lambda: open_index(table, [1]), lambda: drop_index(table)):
-        with pytest.raises(PlanError, match="is none"):
-            call()
-    with pytest.raises(PlanError, match="is none"):
-        update_index(table, head_of(table), [1])
-
-
-@pytest.mark.slow
 def test_a_file_that_is_registered_twice(spark: SparkSession, name: str) -> None:
     handle = loaded(spark, name).handle
     [[path, size]] = (
@@ -310,7 +224,6 @@ def test_a_file_that_is_registered_twice(spark: SparkSession, name: str) -> None
     assert difference(spark, name) == RIGHT
 
 
-@pytest.mark.slow
 def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) -> None:
     name = new_table(spark, rest="PARTITIONED BY (bucket(2, id))")
     append(spark, name, 0, 10)
@@ -323,7 +236,6 @@ def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) ->
     assert difference(spark, name, "other") == difference(spark, name) == RIGHT
 
 
-@pytest.mark.slow
 def test_parts_of_an_index_are_ranges_of_hashes(spark: SparkSession) -> None:
     rows = spark.range(2000).selectExpr("xxhash64(id) AS hash")
     ends = spark.createDataFrame([(-(1 << 63),), ((1 << 63) - 1,)], "hash bigint")

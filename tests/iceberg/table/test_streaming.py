@@ -20,7 +20,7 @@ from delvec import IcebergTable
 from tests.iceberg.table.mirror import ENABLED, Mirror
 from tests.repository import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = "id bigint, part string, n int"
 CHANGES = f"{COLUMNS}, op string, at int"
@@ -90,7 +90,6 @@ def run_stream(table: IcebergTable, source: Path, checkpoint: Path) -> None:
         stream.stop()
 
 
-@pytest.mark.slow
 def test_a_stream_goes_on_where_it_was_stopped(spark: SparkSession, tmp_path: Path) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
@@ -116,7 +115,6 @@ def test_a_stream_goes_on_where_it_was_stopped(spark: SparkSession, tmp_path: Pa
     assert mirror.table.history().count() == before + 1
 
 
-@pytest.mark.slow
 def test_a_stream_that_is_killed_applies_each_change_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
