@@ -111,39 +111,41 @@ def forged(change: Callable[[dict[str, Any]], object]) -> bytes:
     return data[: begin + 4] + payload + trailer
 
 
-def blob_of(content: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = content["blobs"][0]
-    return found
+def blob(**changes: object) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["blobs"][0].update(changes)
 
 
-def without(content: dict[str, Any], name: str) -> None:
-    del blob_of(content)["properties"][name]
+def prop(name: str, value: str | None) -> Callable[[dict[str, Any]], None]:
+    """Set a property of the blob, or take it away."""
 
+    def change(content: dict[str, Any]) -> None:
+        properties = content["blobs"][0]["properties"]
+        del properties[name]
+        properties |= {} if value is None else {name: value}
 
-def with_property(content: dict[str, Any], name: str, value: str) -> None:
-    blob_of(content)["properties"][name] = value
+    return change
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: blob_of(c).update(type="deletion-vector-v1"), "wrong type of the blob"),
-        (lambda c: blob_of(c).update(fields=[8]), "wrong fields of the blob"),
-        (lambda c: blob_of(c).update(fields=[7, 8]), "wrong fields of the blob"),
-        (lambda c: blob_of(c).update({"compression-codec": "zstd"}), "must not be compressed"),
-        (lambda c: blob_of(c).update(offset=5), "length field does not match|magic|outside"),
-        (lambda c: blob_of(c).update(length=10), "too short"),
-        (lambda c: blob_of(c).update(length=1 << 60), "outside the file"),
+        (blob(type="deletion-vector-v1"), "wrong type of the blob"),
+        (blob(fields=[8]), "wrong fields of the blob"),
+        (blob(fields=[7, 8]), "wrong fields of the blob"),
+        (blob(**{"compression-codec": "zstd"}), "must not be compressed"),
+        (blob(offset=5), "length field does not match|magic|outside"),
+        (blob(length=10), "too short"),
+        (blob(length=1 << 60), "outside the file"),
         (lambda c: c["blobs"].append(c["blobs"][0]), "wrong number of vectors"),
         (lambda c: c["blobs"].clear(), "wrong number of vectors"),
-        (lambda c: with_property(c, "equality-field-id", "8"), "wrong fields of the blob"),
-        (lambda c: with_property(c, "cardinality", "4"), "wrong number of values"),
-        (lambda c: with_property(c, "value-min", "2"), "wrong value-min"),
-        (lambda c: with_property(c, "value-max", "2"), "wrong value-max"),
-        (lambda c: with_property(c, "value-encoding", "zigzag"), "wrong value-encoding"),
-        (lambda c: with_property(c, "partition-spec-id", "3"), "wrong partition spec"),
+        (prop("equality-field-id", "8"), "wrong fields of the blob"),
+        (prop("cardinality", "4"), "wrong number of values"),
+        (prop("value-min", "2"), "wrong value-min"),
+        (prop("value-max", "2"), "wrong value-max"),
+        (prop("value-encoding", "zigzag"), "wrong value-encoding"),
+        (prop("partition-spec-id", "3"), "wrong partition spec"),
         *(
-            (lambda c, name=name: without(c, name), "lacks the property|wrong partition spec")
+            (prop(name, None), "lacks the property|wrong partition spec")
             for name in (
                 "equality-field-id",
                 "cardinality",
@@ -164,6 +166,13 @@ def test_forged_footers_are_refused(
     assert error.value.path == f"file:{tmp_path}/x-edv.puffin"
 
 
+def of_positions() -> puffin.Blob:
+    blob = EqualityDeleteVector(Bitmap(KEYS), 7, 2).to_blob()
+    body = bytes.fromhex("d1d33964") + blob.data[8:-4]
+    framed = struct.pack(">I", len(body)) + body + struct.pack(">I", crc32(body))
+    return replace(blob, data=framed)
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -176,13 +185,16 @@ def test_forged_footers_are_refused(
         ({"size": 1 << 62}, "ends beyond|truncated|shorter|bytes"),
         ({"size": 30}, "not a Puffin file"),
         ({"size": 3}, "too short for a Puffin file"),
+        ({"blob": EqualityDeleteVector(Bitmap(), 7, 2).to_blob(), "record_count": 0}, "empty"),
+        ({"blob": of_positions()}, "not a vector of this kind"),
     ],
 )
 def test_a_vector_that_is_not_what_the_manifest_says_is_refused(
     tmp_path: Path, entry: dict[str, Any], message: str
 ) -> None:
+    data = puffin.encode([entry.pop("blob")]).data if "blob" in entry else encoded()
     with pytest.raises(FormatError, match=message) as error:
-        read(tmp_path, stored(tmp_path, encoded(), **entry))
+        read(tmp_path, stored(tmp_path, data, **entry))
     assert "x-edv.puffin" in str(error.value)
 
 
@@ -192,7 +204,7 @@ def test_entries_without_bounds_and_bounds_from_before_a_promotion_are_read(tmp_
     assert read(tmp_path, stored(tmp_path, encoded(), lower=short)) == KEYS
 
 
-def test_damaged_bytes_are_refused(tmp_path: Path) -> None:
+def test_damaged_truncated_and_missing_files_are_refused(tmp_path: Path) -> None:
     data = encoded()
     for place in range(4 + 58 + 4):  # header, blob, the footer's magic
         damaged = bytearray(data)
@@ -202,30 +214,7 @@ def test_damaged_bytes_are_refused(tmp_path: Path) -> None:
     for end in range(len(data)):
         with pytest.raises(FormatError):
             read(tmp_path, stored(tmp_path, data[:end]))
-
-
-def test_a_vector_of_positions_is_refused(tmp_path: Path) -> None:
-    blob = EqualityDeleteVector(Bitmap(KEYS), 7, 2).to_blob()
-    body = bytes.fromhex("d1d33964") + blob.data[8:-4]
-    framed = struct.pack(">I", len(body)) + body + struct.pack(">I", crc32(body))
-    data = puffin.encode([replace(blob, data=framed)]).data
-    with pytest.raises(FormatError, match="not a vector of this kind"):
-        read(tmp_path, stored(tmp_path, data))
-
-
-def test_an_empty_vector_is_refused(tmp_path: Path) -> None:
-    data = puffin.encode([EqualityDeleteVector(Bitmap(), 7, 2).to_blob()]).data
-    with pytest.raises(FormatError, match="empty"):
-        read(tmp_path, stored(tmp_path, data, record_count=0))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    entry = stored(tmp_path, encoded(), path=f"file:{tmp_path}/y-edv.puffin")
-    with pytest.raises(ObjectNotFoundError, match=r"y-edv\.puffin"):
-        read(tmp_path, entry)
-
-
-def test_a_truncated_file_is_told_as_such(tmp_path: Path) -> None:
-    data = encoded()
     with pytest.raises(TruncatedError):
         read(tmp_path, stored(tmp_path, data[:-20], size=len(data)))
+    with pytest.raises(ObjectNotFoundError, match=r"y-edv\.puffin"):
+        read(tmp_path, stored(tmp_path, data, path=f"file:{tmp_path}/y-edv.puffin"))

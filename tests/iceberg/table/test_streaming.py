@@ -90,31 +90,6 @@ def run_stream(table: IcebergTable, source: Path, checkpoint: Path) -> None:
         stream.stop()
 
 
-def test_a_stream_goes_on_where_it_was_stopped(spark: SparkSession, tmp_path: Path) -> None:
-    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
-    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
-    source.mkdir()
-    numbers = random.Random(1)
-    files = [random_changes(numbers, 12, 100 * number) for number in range(3)]
-    for number, changes in enumerate(files[:2]):
-        write_changes(source, number, changes)
-    run_stream(mirror.table, source, checkpoint)
-    for changes in files[:2]:
-        applied(mirror, changes)
-    mirror.check()
-    # Batches that were applied come again: the last one by hand, and all by a lost commit log.
-    batch = spark.createDataFrame(files[1], CHANGES)
-    assert apply_to(mirror.table, batch, 1).replayed
-    for commit in (checkpoint / "commits").iterdir():
-        commit.unlink()
-    write_changes(source, 2, files[2])
-    before = mirror.table.history().count()
-    run_stream(mirror.table, source, checkpoint)
-    applied(mirror, files[2])
-    mirror.check()
-    assert mirror.table.history().count() == before + 1
-
-
 def test_a_stream_that_is_killed_applies_each_change_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
