@@ -161,9 +161,7 @@ def test_names_are_read_as_spark_reads_them(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("text", ["spark_catalog.default.t", "default.t", "nowhere.doors.t", "t"])
-def test_a_catalog_that_is_not_one_of_icebergs_is_named_in_a_refusal(
-    spark: SparkSession, tmp_path: Path, text: str
-) -> None:
+def test_a_catalog_of_others_is_refused(spark: SparkSession, tmp_path: Path, text: str) -> None:
     small_table(tmp_path / "source")
     with pytest.raises((InvalidArgumentError, TableNotFoundError)) as refused:
         delvec.convert(spark, tmp_path / "source", text)
@@ -184,7 +182,7 @@ def test_a_table_in_a_namespace_that_is_not_there_is_refused_with_the_statement_
     assert len(ids(spark, "lake.nowhere.t")) == 16
 
 
-def test_a_table_that_is_not_there_is_none_and_then_is_there(
+def test_a_table_is_none_until_it_is_there(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
     assert find_table(spark, name) is None
@@ -334,7 +332,7 @@ def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path
     assert branches(spark, str(name)) == {"main", "theirs"}
 
 
-def test_snapshots_are_removed_from_the_metadata_that_was_read(
+def test_snapshots_of_old_metadata_stay(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
     made(spark, name, tmp_path, 1)
@@ -383,9 +381,7 @@ def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:
         assert "classic" in str(refused.value.hint)
 
 
-def test_a_session_without_iceberg_is_told_what_to_add(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_lacks_iceberg(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(jvm.cache(spark), "iceberg", raising=False)
     monkeypatch.setattr(catalog, "_LIBRARY", "org.apache.iceberg.Nothing")
     with pytest.raises(MissingDependencyError, match="iceberg-spark-runtime"):

@@ -26,17 +26,13 @@ def _on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Without a file the catalog is trusted: some of REST do not tell it.
 @pytest.mark.parametrize("file", ["metadata/v1.metadata.json", "other/v1.metadata.json", None])
-def test_the_metadata_file_is_in_a_folder_right_in_the_location(
-    tmp_path: Path, file: str | None
-) -> None:
+def test_the_metadata_file_is_right_in_the_location(tmp_path: Path, file: str | None) -> None:
     location = f"{tmp_path}/t"
     found = None if file is None else f"file:{location}/{file}"
     assert require_own_location(table(location, found)) == location
 
 
 @pytest.mark.parametrize("folder", ["t", "t/deep/metadata", "u/metadata"])
-def test_a_location_without_the_metadata_file_may_be_that_of_others(
-    tmp_path: Path, folder: str
-) -> None:
+def test_a_location_without_metadata_may_be_that_of_others(tmp_path: Path, folder: str) -> None:
     with pytest.raises(PlanError, match="may be that of others"):
         require_own_location(table(f"{tmp_path}/t", f"{tmp_path}/{folder}/v1.metadata.json"))

@@ -90,7 +90,7 @@ def put(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_snapshots_expire_where_only_the_file_io_can_look(
+def test_the_file_io_expires_snapshots(
     spark: SparkSession, table: IcebergTable, tmp_path: Path
 ) -> None:
     assert data_files(tmp_path / "db/t") == 2
@@ -101,9 +101,7 @@ def test_snapshots_expire_where_only_the_file_io_can_look(
 
 
 @pytest.mark.parametrize("place", ["metadata/v9.metadata.json", "_delta_log/0.json"])
-def test_metadata_of_another_table_are_seen_there(
-    table: IcebergTable, tmp_path: Path, place: str
-) -> None:
+def test_metadata_of_others_are_seen_there(table: IcebergTable, tmp_path: Path, place: str) -> None:
     put(tmp_path / "db/t" / place, _OTHER)
     for act in (table.expire_snapshots, table.remove_orphan_files):
         with pytest.raises(PlanError, match=f"not {table.name}'s alone: .*{place[:9]}") as refused:
@@ -148,9 +146,7 @@ def test_a_folder_that_is_given_is_the_data_of_no_other_table(
     assert data_files(tmp_path / "db/other") == 2
 
 
-def test_orphans_are_removed_where_only_the_file_io_can_look(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_orphans_are_removed_by_the_file_io(spark: SparkSession, tmp_path: Path) -> None:
     # Iceberg's procedure lists by the settings of the session.
     for key in ("impl.disable.cache", "mounttable.orphans.link./lake"):
         value = "true" if key.startswith("impl") else f"file://{tmp_path}"

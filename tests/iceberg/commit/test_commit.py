@@ -96,9 +96,7 @@ def test_a_commit_is_done_whether_spark_forgets_the_table_or_not(
     assert oldest not in found.snapshots
 
 
-def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
-    table: LoadedTable,
-) -> None:
+def test_each_kind_of_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
     oldest = next(reversed(list(table.metadata.ancestors()))).id
     acts: tuple[Callable[[], object], ...] = (
         lambda: commit_change(newest(table), "main", RowChange()),
@@ -142,9 +140,7 @@ def test_a_lost_race_leaves_no_manifest(table: LoadedTable) -> None:
     assert set(found.refs) == {"main"}
 
 
-def test_an_argument_that_was_right_until_others_committed_is_a_conflict(
-    table: LoadedTable,
-) -> None:
+def test_an_argument_that_is_wrong_by_now_is_a_conflict(table: LoadedTable) -> None:
     def tag() -> None:
         table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG b")
 

@@ -168,9 +168,7 @@ def test_an_error_in_the_block_gives_it_back_and_passes(table: LoadedTable) -> N
     assert lock_state(newest(table)) is None
 
 
-def test_an_owner_that_lives_keeps_it_beyond_its_lease(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_an_owner_that_lives_keeps_it_for_long(table: LoadedTable, clock: HandClock) -> None:
     with hold_lock(table, "RESOLVE", owner="long") as held:
         first = held.state
         assert first is not None
@@ -223,7 +221,7 @@ def test_one_of_two_takes_a_dead_owners_lock_over(table: LoadedTable, clock: Han
     assert lock_state(newest(table)) == taken[0]
 
 
-def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease(
+def test_a_lock_of_a_wrong_clock_is_watched_for_a_lease(
     table: LoadedTable, clock: HandClock
 ) -> None:
     clock.begin += 10_000
@@ -246,9 +244,7 @@ def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease(
         assert clock.now > renewed[0] + 30, "counted from the renewal"
 
 
-def test_a_free_lock_is_left_to_those_who_wait_in_their_order(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_those_who_wait_have_it_in_their_order(table: LoadedTable, clock: HandClock) -> None:
     owner = left_behind(table)
     second = lock._Taker(table, replace(owner, owner="second", token=uuid4().hex), 600.0)
 
@@ -296,9 +292,7 @@ def test_a_claim_ends_with_its_lease_and_one_that_is_given_up_at_once(
         assert not lock_claims(newest(table))
 
 
-def test_unlock_removes_what_is_over_and_the_rest_by_force(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_unlock_removes_what_is_over_or_by_force(table: LoadedTable, clock: HandClock) -> None:
     opened = IcebergTable.for_name(table.spark, str(table.name))
     assert str(opened.unlock()) == f"UNLOCK of {table.name}: it is not locked"
     for force, seconds in ((False, 400), (True, 0)):
@@ -389,9 +383,7 @@ def test_a_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
     assert lock_state(newest(table)) is None
 
 
-def test_others_that_commit_again_and_again_win(
-    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_that_commit_again_win(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_ATTEMPTS", 2)
     always = {number: before(lambda: insert(table, 2)) for number in (0, 1)}
     with numbered(always), pytest.raises(ConflictError) as refused, hold_lock(table, "RESOLVE"):
@@ -483,9 +475,7 @@ def test_a_property_without_sense_is_no_lock(table: LoadedTable, wrong: str) -> 
 
 
 @pytest.mark.slow
-def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
-    spark: SparkSession, table: LoadedTable
-) -> None:
+def test_it_survives_expiry_and_rollback(spark: SparkSession, table: LoadedTable) -> None:
     # By this, expiry would remove each tag that has no age of its own.
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('history.expire.max-ref-age-ms'='1')")
     facade = IcebergTable.for_name(spark, str(table.name))
@@ -512,9 +502,7 @@ def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
     assert len(newest(table).snapshots) == 1
 
 
-def test_the_tag_of_a_dead_owner_goes_by_expiry_one_day(
-    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tag_of_the_dead_expires(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = left_behind(table)
     assert expire_snapshots(table, timedelta(0)).refs == ()
     drop_tag(table, dead.tag)

@@ -127,9 +127,7 @@ def test_of_eight_processes_one_wins_each_time(table: LoadedTable, tmp_path: Pat
     assert set(load_table(table.spark, table.name).metadata.refs) == {"main"}
 
 
-def test_of_two_processes_that_loop_both_have_their_turns(
-    table: LoadedTable, tmp_path: Path
-) -> None:
+def test_of_two_that_loop_both_have_their_turns(table: LoadedTable, tmp_path: Path) -> None:
     """One has the lock almost all the time, and never waits for it; the other only waits."""
     running = tmp_path / "running"
     running.touch()
@@ -149,9 +147,7 @@ def test_of_two_processes_that_loop_both_have_their_turns(
     assert not lock_claims(load_table(table.spark, table.name).metadata)
 
 
-def test_a_killed_owners_lock_is_taken_over_after_its_lease_and_never_before(
-    table: LoadedTable,
-) -> None:
+def test_a_killed_owners_lock_is_taken_over_after_its_lease(table: LoadedTable) -> None:
     lease = 6.0
     with process(table) as owner:
         assert owner.hear() == "ready"

@@ -147,9 +147,7 @@ def test_a_dry_run_checks_everything_and_changes_nothing(table: LoadedTable) -> 
 
 
 @pytest.mark.more
-def test_a_dry_run_leaves_what_others_commit_meanwhile(
-    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_leaves_new_commits(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = load_table(table.spark, table.name)
     monkeypatch.setattr(refs, "reload_table", lambda _: stale)
     insert(table, 3)

@@ -25,8 +25,8 @@ from tests.delta.builder import small_table
 from tests.iceberg.commit.test_commit import (  # noqa: F401
     test_a_commit_is_done_whether_spark_forgets_the_table_or_not,
     test_a_lost_race_leaves_no_manifest,
-    test_an_argument_that_was_right_until_others_committed_is_a_conflict,
-    test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer,
+    test_an_argument_that_is_wrong_by_now_is_a_conflict,
+    test_each_kind_of_commit_without_an_answer_is_looked_for,
 )
 from tests.iceberg.commit.test_lock import (  # noqa: F401
     clock,

@@ -130,9 +130,7 @@ def test_filters_of_a_query_prune_and_never_repeat_rows(spark: SparkSession) -> 
     assert rows.unionAll(rows).distinct().count() == 28
 
 
-def test_vectors_of_a_staging_branch_are_read_and_damaged_ones_are_refused(
-    spark: SparkSession,
-) -> None:
+def test_vectors_of_a_staging_branch_are_read_or_refused(spark: SparkSession) -> None:
     properties = {"write.delete.equality-vector.enabled": "true"}
     table = open_new(spark, "id bigint", properties=properties)
     table.append(spark.range(1000).coalesce(1))

@@ -53,9 +53,7 @@ def unchanged(table: IcebergTable, branch: str = "main") -> Any:  # noqa: ANN401
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
-def test_small_deletes_become_one_of_the_last_sequence_number(
-    spark: SparkSession, version: int
-) -> None:
+def test_small_deletes_become_one_of_the_last_number(spark: SparkSession, version: int) -> None:
     table = open_new(spark, version=version, properties=ENABLED)
     insert(table, rows(*range(1, 9)))
     for key in (1, 2, 3, 2):
@@ -258,9 +256,7 @@ def test_a_compaction_in_between_calls_for_another_plan(
 
 
 @pytest.mark.more
-def test_conflicts_again_and_again_end(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conflicts_come_to_an_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_new(spark)
     insert(table, rows(1, 2, 3))
     for key in (1, 2):
@@ -274,9 +270,7 @@ def test_conflicts_again_and_again_end(
 
 
 @pytest.mark.slow
-def test_large_groups_are_written_by_executors(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executors_write_large_groups(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_new(spark, "id bigint, u string")
     insert(table, ", ".join(f"({each}, 'u{each}')" for each in range(10)))
     for start in (0, 4):

@@ -134,7 +134,7 @@ def test_rows_that_are_appended_during_a_verification(spark: SparkSession) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("how", ["in place", "staged"])
-def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, version: int) -> None:
+def test_a_rollback_in_between(spark: SparkSession, how: str, version: int) -> None:
     table = table_with_changes(spark, version, how)
     first = table.history().where("parent_id IS NULL").first()
     assert first is not None
@@ -153,9 +153,7 @@ def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, versi
 @pytest.mark.parametrize(
     ("how", "version"), [("staged", 3), ("staged", 2), ("in place", 2), ("in place", 3)]
 )
-def test_another_resolver_between_plan_and_commit(
-    spark: SparkSession, how: str, version: int
-) -> None:
+def test_another_resolver_in_between(spark: SparkSession, how: str, version: int) -> None:
     """The lock would keep it out; nothing may hang on that."""
     table = table_with_changes(spark, version, how)
     choices = ResolveOptions(staging=None if how == "in place" else STAGING)
@@ -171,9 +169,7 @@ def test_another_resolver_between_plan_and_commit(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["in place", "staged"])
 @pytest.mark.parametrize("change", ["ADD COLUMN extra int", "DROP COLUMN s", "DROP COLUMN id"])
-def test_a_schema_change_between_plan_and_commit(
-    spark: SparkSession, how: str, change: str
-) -> None:
+def test_a_schema_change_in_between(spark: SparkSession, how: str, change: str) -> None:
     table = table_with_changes(spark, 3, how)
 
     def alter() -> None:
@@ -282,7 +278,7 @@ def random_changes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_writer_commits_each_second_beside_a_service(
+def test_a_writer_commits_beside_a_service(
     spark: SparkSession, tmp_path: Path, version: int
 ) -> None:
     catalog, settings = shared_catalog(spark, tmp_path)

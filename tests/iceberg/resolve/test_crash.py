@@ -77,9 +77,7 @@ def check_end(table: IcebergTable) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
-    spark: SparkSession, version: int
-) -> None:
+def test_a_resolve_that_dies_is_made_good_by_the_next(spark: SparkSession, version: int) -> None:
     whole = staged_table(spark, version)
     with numbered() as calls:
         whole.resolve("id", staging=STAGING)
@@ -115,7 +113,7 @@ BEFORE = {"planned", "found", "vectors written", "manifests written"}
 
 
 @pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([3, 2]), strict=False)))
-def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
+def test_a_killed_process_leaves_a_good_target(
     spark: SparkSession, point: str, version: int
 ) -> None:
     table = staged_table(spark, version)

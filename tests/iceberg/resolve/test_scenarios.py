@@ -279,9 +279,7 @@ def test_a_key_column_is_renamed_and_widened(spark: SparkSession, form: Form) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("upgraded", [False, True])
 @pytest.mark.parametrize("form", [form("v2 join"), form("v2 index")])
-def test_position_deletes_of_several_files(
-    spark: SparkSession, form: Form, *, upgraded: bool
-) -> None:
+def test_position_deletes_of_files(spark: SparkSession, form: Form, *, upgraded: bool) -> None:
     # Of the target: Flink's converter refuses them.
     properties = {"write.delete.granularity": "partition", "write.delete.distribution-mode": "none"}
     case = Case.new(spark, form, properties=properties)

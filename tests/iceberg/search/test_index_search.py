@@ -94,9 +94,7 @@ def value_of_hash(wanted: int) -> int:
 
 
 @pytest.mark.parametrize("deleted", [None, "value"])
-def test_null_and_the_value_of_its_hash_are_told_apart(
-    spark: SparkSession, deleted: str | None
-) -> None:
+def test_null_and_the_value_of_its_hash_differ(spark: SparkSession, deleted: str | None) -> None:
     value = value_of_hash(42)
     table = open_new(spark, "k bigint, n int")
     append(table, [(None, 0), (value, 1), (7, 2)], "k bigint, n int")
@@ -173,9 +171,7 @@ def test_keys_that_are_read_otherwise_now_are_joined(spark: SparkSession) -> Non
     assert found_by_both(search_of(spark, table.name), indexed(table)) == 1
 
 
-def test_too_many_rows_for_the_driver_are_compared(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rows_are_compared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_search, "_MOST_FOUND", 5)
     table = open_new(spark, "k bigint, n int")
     append(table, [(n % 2, n) for n in range(12)], "k bigint, n int")

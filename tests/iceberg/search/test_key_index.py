@@ -146,7 +146,7 @@ def test_writers_at_once_never_make_it_wrong(spark: SparkSession, name: str) -> 
     assert difference(spark, name).missing == difference(spark, name).files == 0
 
 
-def test_a_crash_after_the_write_loses_nothing(
+def test_a_crash_loses_nothing(
     spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -165,9 +165,7 @@ def test_a_crash_after_the_write_loses_nothing(
     assert difference(spark, name) == RIGHT
 
 
-def test_small_files_are_merged_and_old_snapshots_go(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_files_are_merged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_update, "_MOST_RUNS", 2)
     monkeypatch.setattr(index_update, "_MOST_SNAPSHOTS", 3)
     monkeypatch.setattr(index_update, "_KEPT", "2100-01-01")
@@ -196,9 +194,7 @@ def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.Monk
     assert open_index(loaded(spark, name), (1,)) is None
 
 
-def test_many_appended_rows_are_built_anew(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_new_rows_are_built_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_update, "_MOST_OVERLAPPING", 5)
     name = new_table(spark)
     append(spark, name, 0, 10)

@@ -80,7 +80,7 @@ def test_an_index_that_is_missing_or_not_usable_is_not_used(wanted: Strategy) ->
         (1_000_000, 2_000_000, 16, "string", "join"),
     ],
 )
-def test_the_cheaper_way_is_chosen(
+def test_the_cheaper_one_is_chosen(
     keys: int, rows: int, files: int, kind: str, expected: str
 ) -> None:
     found = choose(search(keys, rows, files, kind), index(rows, kind), "auto")

@@ -42,7 +42,7 @@ def table(spark: SparkSession) -> IcebergTable:
 
 @pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", GIVEN)
-def test_rows_and_keys_of_other_libraries_are_taken(
+def test_rows_of_other_libraries_are_taken(
     spark: SparkSession, table: IcebergTable, name: str
 ) -> None:
     given = GIVEN[name]
@@ -67,9 +67,7 @@ def test_what_is_no_argument_is_refused(table: IcebergTable) -> None:
         table.create_tag("x", snapshot=1)  # type: ignore[call-arg]
 
 
-def test_a_misspelt_column_is_one_short_error(
-    table: IcebergTable, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_typo_is_one_short_error(table: IcebergTable, capfd: pytest.CaptureFixture[str]) -> None:
     table.append(ROWS)
     capfd.readouterr()
     for read in (
@@ -85,9 +83,7 @@ def test_a_misspelt_column_is_one_short_error(
     assert capfd.readouterr() == ("", "")
 
 
-def test_paths_and_names_of_the_other_format_say_how_to_open_them(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_names_of_the_other_format_are_explained(spark: SparkSession, table: IcebergTable) -> None:
     with pytest.raises(InvalidArgumentError, match="is a path") as caught:
         IcebergTable.for_name(spark, "/lake/orders")
     assert "DeltaTable.for_path(spark, '/lake/orders')" in str(caught.value.hint)
@@ -116,9 +112,7 @@ def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
 
 
 @pytest.mark.more
-def test_keys_and_rows_are_counted_and_nothing_is_written(
-    spark: SparkSession, ten: IcebergTable
-) -> None:
+def test_keys_and_rows_are_only_counted(spark: SparkSession, ten: IcebergTable) -> None:
     before = ten.snapshots().count()
     added = ten.append(rows(spark, (20, "x"), (21, "y")), dry_run=True)
     keys = ten.delete_keys([1, 2, 2, None], "id", dry_run=True)
@@ -141,9 +135,7 @@ def test_keys_and_rows_are_counted_and_nothing_is_written(
 
 
 @pytest.mark.more
-def test_what_a_write_would_refuse_its_dry_run_refuses(
-    spark: SparkSession, ten: IcebergTable
-) -> None:
+def test_a_dry_run_refuses_what_a_write_does(spark: SparkSession, ten: IcebergTable) -> None:
     with pytest.raises(InvalidArgumentError, match="has no column idd"):
         ten.delete_keys([1], "idd", dry_run=True)
     with pytest.raises(InvalidArgumentError, match="lack note"):

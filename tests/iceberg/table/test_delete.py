@@ -95,9 +95,7 @@ WITHOUT_KEY: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.more
-def test_with_the_property_alone_a_column_that_a_vector_holds_is_the_key(
-    spark: SparkSession,
-) -> None:
+def test_with_the_property_a_column_that_a_vector_holds_is_the_key(spark: SparkSession) -> None:
     table = orders(spark, properties=VECTORS)
     expected: set[int] = set()
     for where, column, why in WITHOUT_KEY:

@@ -40,9 +40,7 @@ def live(spark: SparkSession, branch: str = "main") -> int:
     return spark.table(f"{NAME}.branch_{branch}").count()
 
 
-def test_an_iceberg_table_is_inspected_step_by_step(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_a_table_is_inspected_step_by_step(spark: SparkSession, table: IcebergTable) -> None:
     report = table.inspect()
     assert (report.format, report.files, report.rows) == ("iceberg", 4, 200)
     assert report.live_rows == live(spark) == 175
@@ -84,9 +82,7 @@ def test_an_iceberg_table_is_inspected_step_by_step(
     assert "&lt;b&gt;" in resolved.to_html()
 
 
-def test_a_resolve_that_would_be_refused_is_not_advised(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_a_resolve_that_is_refused_is_not_advised(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("picked", staging=True)
     rows = table.to_df().limit(1)
     staged = table.append(rows, branch="picked").snapshot_id
@@ -122,9 +118,7 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     assert "changes: nothing waits" in str(after)
 
 
-def test_position_deletes_are_counted_and_the_advised_command_removes_them(
-    spark: SparkSession,
-) -> None:
+def test_position_deletes_are_counted_and_compacted_as_advised(spark: SparkSession) -> None:
     name = "lake.db.inspected_v2"
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2',"

@@ -62,9 +62,7 @@ def test_every_layout_after_every_operation(spark: SparkSession, layout: str, ve
 
 
 @pytest.mark.parametrize("version", [3, 2])
-def test_data_of_old_and_new_specs_is_deleted_by_one_global_delete(
-    spark: SparkSession, version: int
-) -> None:
+def test_a_global_delete_is_about_data_of_all_specs(spark: SparkSession, version: int) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", version)
     name = mirror.table.name
     mirror.append([row(number) for number in range(6)])
@@ -209,9 +207,7 @@ class TestTraps:
         assert set(newest["spec_id"].to_pylist()) == {default}
 
     @pytest.mark.parametrize("form", ["/", "file:"])
-    def test_paths_with_and_without_a_scheme(
-        self, spark: SparkSession, tmp_path: Path, form: str
-    ) -> None:
+    def test_paths_of_both_forms(self, spark: SparkSession, tmp_path: Path, form: str) -> None:
         place = str(tmp_path / "elsewhere")
         properties = {**ENABLED, "write.data.path": place if form == "/" else f"file:{place}"}
         mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", 3, properties)

@@ -90,9 +90,7 @@ def run_stream(table: IcebergTable, source: Path, checkpoint: Path) -> None:
         stream.stop()
 
 
-def test_a_stream_that_is_killed_applies_each_change_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_killed_stream_applies_each_change_once(spark: SparkSession, tmp_path: Path) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
     warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"

@@ -232,9 +232,7 @@ def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable
 
 
 @pytest.mark.slow
-def test_only_old_files_that_nobody_refers_to_are_removed(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_only_old_orphans_are_removed(spark: SparkSession, table: IcebergTable) -> None:
     data = Path(table.location.removeprefix("file:")) / "data"
     old, new = data / "old.parquet", data / "new.parquet"
     for file in (old, new):

@@ -197,7 +197,7 @@ CASES: list[tuple[str, int, dict[str, str], str]] = [
         for *each, when in CASES
     ],
 )
-def test_rows_of_conditions_are_deleted(
+def test_conditions_delete(
     spark: SparkSession, steps: str, version: int, properties: dict[str, str]
 ) -> None:
     columns, rest = "id bigint, n int, s string", ""
