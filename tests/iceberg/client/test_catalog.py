@@ -148,8 +148,7 @@ def test_names_are_read_as_spark_reads_them(spark: SparkSession) -> None:
             with pytest.raises(InvalidArgumentError, match=expected):
                 table_name(spark, text)
             continue
-        assert table_name(spark, text) == expected
-        assert table_name(spark, str(expected)) == expected
+        assert (table_name(spark, text), table_name(spark, str(expected))) == (expected, expected)
     spark.catalog.setCurrentCatalog("lake")
     try:
         spark.sql("USE lake.doors")
@@ -217,13 +216,10 @@ def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
     first = file_of(tmp_path, 1, 2, 3)
     new = staged(spark, name, None, RowChange(described(tmp_path, first)))
     assert new.parent is None
-    assert ids(spark, str(name)) == []
-    assert ids(spark, str(name), f"'{new.branch}'") == [1, 2, 3]
+    assert (ids(spark, str(name)), ids(spark, str(name), f"'{new.branch}'")) == ([], [1, 2, 3])
     table = publish(new, {"told": "1"})
-    assert table.metadata.properties["told"] == "1"
-    assert table.metadata.schema["fields"][0]["id"] == 7
-    assert set(table.metadata.refs) == {"main"}
-    assert ids(spark, str(name)) == [1, 2, 3]
+    assert (table.metadata.properties["told"], table.metadata.schema["fields"][0]["id"]) == ("1", 7)
+    assert (set(table.metadata.refs), ids(spark, str(name))) == ({"main"}, [1, 2, 3])
 
     second = file_of(tmp_path, 4, 5)
     key, vector = vector_of(tmp_path, first, 0, 2)
@@ -289,8 +285,7 @@ def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
     # The same table, with a change that does fit.
     done = staged(spark, name, table, RowChange(described(tmp_path, file_of(tmp_path, 3))))
     abandon(done)
-    assert set(load_table(spark, name).metadata.refs) == {"main"}
-    assert ids(spark, str(name)) == [1, 2]
+    assert (set(load_table(spark, name).metadata.refs), ids(spark, str(name))) == ({"main"}, [1, 2])
 
 
 @pytest.mark.quick_cases(1)
@@ -320,8 +315,7 @@ def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path
     with numbered({0: insert}), pytest.raises(ConflictError):
         publish(waiting, {})
     abandon(waiting)
-    assert ids(spark, str(name)) == [1, 10, 11, 12, 13]
-    assert branches(spark, str(name)) == {"main"}
+    assert (ids(spark, str(name)), branches(spark, str(name))) == ([1, 10, 11, 12, 13], {"main"})
 
     # What does not touch the rows of `main` is in nobody's way.
     waiting = staged(spark, name, load_table(spark, name), change)
@@ -344,8 +338,7 @@ def test_snapshots_of_old_metadata_stay(
     # A REST catalog would not compare the metadata, and would remove the tag.
     with numbered() as calls, pytest.raises(ConflictError, match="somebody else"):
         remove(table, [oldest], [])
-    assert calls.names == []
-    assert branches(spark, str(name)) == {"main", "theirs"}
+    assert (calls.names, branches(spark, str(name))) == ([], {"main", "theirs"})
 
     spark.sql(f"ALTER TABLE {name} DROP TAG theirs")
     table = load_table(spark, name)

@@ -96,8 +96,7 @@ def test_the_file_io_expires_snapshots(
     assert data_files(tmp_path / "db/t") == 2
     report = table.expire_snapshots(timedelta(0), retain_last=1)
     assert (report.snapshots, report.data_files, report.refused) == (1, 1, ())
-    assert data_files(tmp_path / "db/t") == 1
-    assert ids(spark, table.name) == [2]
+    assert (data_files(tmp_path / "db/t"), ids(spark, table.name)) == (1, [2])
 
 
 @pytest.mark.parametrize("place", ["metadata/v9.metadata.json", "_delta_log/0.json"])
@@ -132,8 +131,7 @@ def test_files_of_a_table_further_inside_are_refused(
         f"s3a://elsewhere{root}/x.parquet",
     ]
     found = sorted_out(loaded, folder, [*own, *others])
-    assert sorted(found.own) == sorted(own)
-    assert sorted(found.refused) == sorted(others)
+    assert (sorted(found.own), sorted(found.refused)) == (sorted(own), sorted(others))
     assert found.inner == (f"{root}/data/delta/", f"{root}/data/inner/")
 
 
@@ -194,6 +192,5 @@ def test_names_are_compared_as_hadoop_reads_them() -> None:
     home = "hdfs://node:8020"
     assert in_full("/t/x", home) == in_full("hdfs:/t/x", home) == in_full("hdfs:///t/x", home)
     assert in_full("hdfs://other/t", home) == "hdfs://other/t"
-    assert in_full("viewfs:/t", home) == "viewfs:///t"
-    assert in_full("FILE:/t", home) == "file:/t"
+    assert (in_full("viewfs:/t", home), in_full("FILE:/t", home)) == ("viewfs:///t", "file:/t")
     assert in_full("relative", home) == "relative"

@@ -136,8 +136,7 @@ def test_a_lost_race_leaves_no_manifest(table: LoadedTable) -> None:
     lists = {file.name for file in folder.glob("snap-*.avro")}
     found = newest(table).metadata
     assert lists == {name for name in found.file_names if name.startswith("snap-")}
-    assert len(lists) == 5
-    assert set(found.refs) == {"main"}
+    assert (len(lists), set(found.refs)) == (5, {"main"})
 
 
 def test_an_argument_that_is_wrong_by_now_is_a_conflict(table: LoadedTable) -> None:

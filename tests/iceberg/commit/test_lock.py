@@ -305,8 +305,7 @@ def test_unlock_removes_what_is_over_or_by_force(table: LoadedTable, clock: Hand
         assert lock_state(newest(table)) == dead
         report = opened.unlock(force=force)
         assert (report.owner, report.expires_ms) == ("dead/1", dead.expires_ms)
-        assert replace(planned, dry_run=False) == report
-        assert set(newest(table).refs) == {"main"}
+        assert (replace(planned, dry_run=False), set(newest(table).refs)) == (report, {"main"})
 
 
 def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:
@@ -370,8 +369,7 @@ def test_commits_of_others_are_no_loss(spark: SparkSession, catalog: str) -> Non
         assert held.state is not None
         insert(table, 3)
         held.check(newest(table))
-    assert set(newest(table).refs) == {"main"}
-    assert ids(spark, str(table.name)) == [1, 2, 3]
+    assert (set(newest(table).refs), ids(spark, str(table.name))) == ({"main"}, [1, 2, 3])
     with hold_lock(table, "RESOLVE"), numbered({0: before(lambda: insert(table, 4))}):
         pass
     assert lock_state(newest(table)) is None
@@ -491,15 +489,13 @@ def test_it_survives_expiry_and_rollback(spark: SparkSession, table: LoadedTable
         first = max(newest(table).snapshots.values(), key=lambda each: each.timestamp_ms)
         rollback(table, snapshot_id=first.parent_id)
         held.check(newest(table))
-        assert facade.detail().branches == ("main",)
-        assert facade.detail().tags == (held.state.tag,)
+        assert (facade.detail().branches, facade.detail().tags) == (("main",), (held.state.tag,))
         listed = {row["name"]: row["type"] for row in facade.refs().collect()}
         assert listed == {"main": "branch", held.state.tag: "tag"}
         assert facade.check().ok
     assert ids(spark, str(table.name)) == [1, 2, 3]
     report = expire_snapshots(load_table(spark, table.name), timedelta(0))
-    assert report.snapshots == 2
-    assert len(newest(table).snapshots) == 1
+    assert (report.snapshots, len(newest(table).snapshots)) == (2, 1)
 
 
 def test_the_tag_of_the_dead_expires(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:

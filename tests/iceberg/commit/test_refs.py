@@ -114,8 +114,7 @@ def test_a_table_without_snapshots_gets_a_branch(spark: SparkSession, *, staging
     assert is_staging(made.metadata, "b") is staging
     assert "main" not in made.metadata.refs
     insert(table, 7, "b")
-    assert at(table, "b") == [7]
-    assert ids(spark, str(table.name)) == []
+    assert (at(table, "b"), ids(spark, str(table.name))) == ([7], [])
     with pytest.raises(InvalidArgumentError, match="no snapshot that a tag could name"):
         create_tag(table, "t")
     if not staging:
@@ -137,8 +136,7 @@ def test_a_dry_run_checks_everything_and_changes_nothing(table: LoadedTable) -> 
     )
     assert [each.snapshot_id for each in tried] == [first, second, second, first]
     staged = create_branch(table, "s", staging=True, dry_run=True).metadata
-    assert staged.refs["s"].snapshot_id == second
-    assert staged.snapshots == before_all.snapshots
+    assert (staged.refs["s"].snapshot_id, staged.snapshots) == (second, before_all.snapshots)
     assert "old" not in drop_branch(table, "old", dry_run=True).metadata.refs
     assert "named" not in drop_tag(table, "named", dry_run=True).metadata.refs
     assert newest(table) == before_all
@@ -165,8 +163,7 @@ def test_a_branch_moves_forward_only(table: LoadedTable) -> None:
     assert ids(table.spark, str(table.name)) == [1, 2, 3]
     with numbered() as calls:  # it is there already
         fast_forward(table, "main", "audit")
-    assert calls.names == []
-    assert moved.metadata.refs["main"] == moved.metadata.refs["audit"]
+    assert (calls.names, moved.metadata.refs["main"]) == ([], moved.metadata.refs["audit"])
     insert(table, 4)
     insert(table, 5, "audit")
     for branch, to in (("main", "audit"), ("audit", "main")):

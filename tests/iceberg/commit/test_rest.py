@@ -139,8 +139,7 @@ def test_a_branch_is_made_beside_commits_of_others_to_main(table: LoadedTable) -
 
     with numbered({0: before(insert)}) as calls:
         create_branch(table, "audit")
-    assert calls.names == ["commit"]
-    assert ids(table.spark, str(table.name)) == [1, 2, 3]
+    assert (calls.names, ids(table.spark, str(table.name))) == (["commit"], [1, 2, 3])
     assert ids(table.spark, str(table.name), "'audit'") == [1, 2]
 
 

@@ -163,8 +163,7 @@ class TestBytes:
         columns = [column("uuid"), KeyColumn(1, "id", "boolean", required=False)]
         found = json.loads(as_equality_delete(json.dumps(described), columns, Scope(3)))
         assert found["content"] == "equality-deletes"
-        assert (found["spec-id"], found["partition"]) == (3, [])
-        assert found["equality-ids"] == [7, 1]
+        assert (found["spec-id"], found["partition"], found["equality-ids"]) == (3, [], [7, 1])
         assert found["sort-order-id"] == 0
         assert found["lower-bounds"] == {"keys": [1], "values": ["00"]}
         assert "first-row-id" not in found

@@ -95,8 +95,7 @@ def test_negative_values_and_null_are_split_off(values: list[int | None]) -> Non
         v for v in distinct if v is not None and v >= 0
     )
     assert split.rest.numbers.tolist() == sorted(v for v in distinct if v is not None and v < 0)
-    assert split.nulls == (None in distinct)
-    assert len(split.eligible) + len(split.rest) == len(distinct)
+    assert (split.nulls, len(split.eligible) + len(split.rest)) == (None in distinct, len(distinct))
 
 
 def forged(change: Callable[[dict[str, Any]], object]) -> bytes:

@@ -110,8 +110,7 @@ class TestOtherBranches:
         assert statistics.path.startswith(f"file:{tmp_path}/metadata/")
         assert statistics.path.endswith("-edv.puffin")
         [blob] = statistics.blobs
-        assert blob.type == "equality-delete-vector-v1"
-        assert blob.fields == (7,)
+        assert (blob.type, blob.fields) == ("equality-delete-vector-v1", (7,))
         twin = next(each for each in listed(done) if each.path == blob.properties["delete-file"])
         storage = Storage.open(tmp_path)
         found = read_companion(storage, statistics.path, statistics.size, twin)

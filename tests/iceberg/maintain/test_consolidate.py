@@ -65,8 +65,7 @@ def test_small_deletes_become_one_of_the_last_number(spark: SparkSession, versio
     assert (report.files_before, report.files_after, report.vectors_after) == (4, 1, 0)
     assert (report.keys_before, report.keys_after, report.merged) == (4, 3, 4)
     [merged] = deletes(table)
-    assert (merged.sequence_number, merged.record_count) == (5, 3)
-    assert report.bytes_after == merged.size
+    assert (merged.sequence_number, merged.record_count, report.bytes_after) == (5, 3, merged.size)
     assert [row[0] for row in stock(table)] == [4, 5, 6, 7, 8]
     again = table.consolidate_deletes()
     assert again.snapshot_id is None
@@ -84,8 +83,7 @@ def test_a_key_that_was_inserted_between_two_deletes_of_others_stays(spark: Spar
     table.delete_keys([2], "id")
     table.delete_keys([3], "id")
     report = unchanged(table)
-    assert numbers(table) == [2, 5]
-    assert [row[0] for row in stock(table)] == [1, 4]
+    assert (numbers(table), [row[0] for row in stock(table)]) == ([2, 5], [1, 4])
     [apart] = report.unmerged
     assert (apart.columns, apart.scope, apart.deletes) == (("id",), "global", 2)
     assert "sequence number 3" in str(report)
@@ -154,8 +152,7 @@ def test_vectors_of_a_staging_branch_stay_vectors(spark: SparkSession) -> None:
     before = own(table, "stage")
     report = table.consolidate_deletes("stage")
     assert (report.vectors_before, report.files_before) == (4, 1)
-    assert (report.vectors_after, report.files_after) == (1, 1)
-    assert own(table, "stage") == before
+    assert (report.vectors_after, report.files_after, own(table, "stage")) == (1, 1, before)
     assert sorted(each.record_count for each in deletes(table, "stage")) == [2, 4]
     assert numbers(table, "stage") == [6, 6]
     assert table.consolidate_deletes("stage").snapshot_id is None
@@ -182,8 +179,7 @@ def test_vectors_that_others_brought_to_main_become_readable(
     assert numbers(table) == found
     monkeypatch.setattr(group_keys, "_MOST_KEYS", 0)  # as if they were too many for one job
     report = table.consolidate_deletes("stage")  # it shares the snapshots of main
-    assert (report.repaired, report.keys_after) == (2, 2)
-    assert stock(table, "stage") == before
+    assert (report.repaired, report.keys_after, stock(table, "stage")) == (2, 2, before)
 
 
 def test_deletes_that_compaction_applied_are_removed(spark: SparkSession) -> None:
@@ -234,8 +230,7 @@ def test_an_append_in_between_leaves_the_merged_files_usable(
     written = files_of(table)
     calls = concurrently(monkeypatch, lambda: insert(table, rows(1, 5)))
     report = table.consolidate_deletes()
-    assert (report.conflicts, calls) == (1, [1, 1])
-    assert [row[0] for row in stock(table)] == [1, 3, 4, 5]
+    assert (report.conflicts, calls, [row[0] for row in stock(table)]) == (1, [1, 1], [1, 3, 4, 5])
     assert len(files_of(table) - written) == 1  # written once
 
 
@@ -428,7 +423,6 @@ def test_a_compaction_that_began_before_changes_no_row(spark: SparkSession) -> N
     rewrite.deleteFile(replaced)
     rewrite.addFile(data_file(table, made))
     rewrite.commit()
-    assert [row[0] for row in stock(table)] == [3, 4, 9]
-    assert stock(table) == own(table)
+    assert ([row[0] for row in stock(table)], stock(table)) == ([3, 4, 9], own(table))
     insert(table, "(1, 'new'), (2, 'new')")
     assert [row[0] for row in stock(table)] == [1, 2, 3, 4, 9]

@@ -78,8 +78,7 @@ MERGED: dict[str, tuple[list[EqualityDeleteFile], list[int], bool, list[tuple[li
 def test_what_is_merged(case: str) -> None:
     files, data, staging, expected = MERGED[case]
     plan = planned(files, data, staging=staging)
-    assert merged(plan) == expected
-    assert plan.is_empty == (not expected)
+    assert (merged(plan), plan.is_empty) == (expected, not expected)
 
 
 def test_a_delete_without_older_data_is_dangling() -> None:

@@ -108,8 +108,7 @@ def test_what_is_committed_while_it_waits_for_the_lock_is_resolved_too(
         return real(*arguments, **named)
 
     monkeypatch.setattr(maintenance, "hold_lock", late)
-    assert resolved(table, how).keys == 2
-    assert rows(table) == sorted(AFTER.items())[2:]
+    assert (resolved(table, how).keys, rows(table)) == (2, sorted(AFTER.items())[2:])
 
 
 @pytest.mark.slow
@@ -144,8 +143,7 @@ def test_a_rollback_in_between(spark: SparkSession, how: str, version: int) -> N
         report = resolved(table, how)
     # In place the deletes are gone with the rollback.
     expected = [(each, 0) for each in range(10)] if how == "in place" else sorted(AFTER.items())
-    assert rows(table) == expected
-    assert report.commits == (how == "staged")
+    assert (rows(table), report.commits) == (expected, how == "staged")
     assert resolved(table, how).commits == 0
 
 
@@ -160,8 +158,7 @@ def test_another_resolver_in_between(spark: SparkSession, how: str, version: int
     with meanwhile(lambda: resolve(table._load(), choices)) as seen:
         report = resolved(table, how)
     assert len(seen) == 2  # its own, and that of the other
-    assert report.commits == 0
-    assert rows(table) == sorted(AFTER.items())
+    assert (report.commits, rows(table)) == (0, sorted(AFTER.items()))
     made = table.history().where("summary['delvec.operation'] = 'resolve'").count()
     assert made == 1
 
@@ -238,8 +235,7 @@ def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) ->
     assert rows(table) == before
     with no_answer(spark, committed=True):
         report = resolved(table, how)
-    assert report.commits == 1
-    assert rows(table) == sorted(AFTER.items())
+    assert (report.commits, rows(table)) == (1, sorted(AFTER.items()))
     assert resolved(table, how).commits == 0
 
 

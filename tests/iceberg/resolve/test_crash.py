@@ -82,8 +82,7 @@ def test_a_resolve_that_dies_is_made_good_by_the_next(spark: SparkSession, versi
     with numbered() as calls:
         whole.resolve("id", staging=STAGING)
     names, published = calls.names, len(calls.names) - 2
-    assert [names[0], *names[published:]] == ["commit"] * 3
-    assert set(names[1:published]) == {"write"}
+    assert ([names[0], *names[published:]], set(names[1:published])) == (["commit"] * 3, {"write"})
     for number in range(len(names)):
         if version == 3 and number == 0:
             continue  # the lock alone

@@ -66,8 +66,7 @@ def test_one_cycle_in_each_interval_and_what_changed_is_reported() -> None:
     counted: list[Metrics] = []
     options = {"interval": 30, "on_report": seen.append, "on_metrics": counted.append}
     found = followed(IDLE, IDLE, BUSY, IDLE, stop=stop, **options)
-    assert seen == [IDLE, BUSY]
-    assert stop.waits == pytest.approx([30] * 4, abs=0.5)
+    assert (seen, stop.waits) == ([IDLE, BUSY], pytest.approx([30] * 4, abs=0.5))
     assert [each.cycles for each in counted] == [1, 2, 3, 4]
     assert (found.cycles, found.idle_cycles, found.commits) == (4, 3, 1)
     assert (found.table, found.target, found.staging) == ("lake.db.t", "main", "stage")
@@ -117,8 +116,7 @@ def test_failures_are_tried_again_for_half_a_minute(kind: type[DelvecError]) -> 
     options = {"interval": 3, "on_retry": lambda _, seconds: told.append(seconds)}
     with pytest.raises(kind, match="away"):
         followed(*errors, stop=Rounds(100), on_metrics=metrics.append, **options)
-    assert told == [3, 3, 4, 8, 16] * 2
-    assert (metrics[-1].errors, metrics[-1].cycles) == (11, 12)
+    assert (told, metrics[-1].errors, metrics[-1].cycles) == ([3, 3, 4, 8, 16] * 2, 11, 12)
 
 
 NO_RETRY = [

@@ -99,8 +99,7 @@ def test_reports_are_added_up() -> None:
     found = parsed(twice.to_prometheus())
     counters = [name for name, value in document.items() if type(value) is int]
     assert {name: found[name] for name in counters} == {name: document[name] for name in counters}
-    assert found["phase_seconds:find"] == 3.5
-    assert found["index_rows"] == 1000
+    assert (found["phase_seconds:find"], found["index_rows"]) == (3.5, 1000)
     assert 'table="lake.db.\\"t\\\\"' in twice.to_prometheus()
     empty = Metrics("", staging="stage").to_prometheus()
     assert "index_rows" not in parsed(empty)
@@ -174,8 +173,7 @@ def test_only_metrics_are_served_and_only_in_the_block() -> None:
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert parsed(text)["cycles"] == 0
         current[0] = current[0].after(REPORT)
-        assert parsed(answer(port, "/metrics?x=1")[1])["cycles"] == 1
-        assert answer(port, "/")[0] == 404
+        assert (parsed(answer(port, "/metrics?x=1")[1])["cycles"], answer(port, "/")[0]) == (1, 404)
         assert answer(port, "/metrics", "POST")[0] == 501
         with pytest.raises(InvalidArgumentError, match="cannot be served"), served(str, port):
             pytest.fail("the port is taken")

@@ -264,8 +264,7 @@ def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
     assert table.resolve(staging="st", restart_staging=True).notes == ("st begins again at main.",)
     before = table._load().metadata
     idle = table.resolve(staging="st", restart_staging=True)
-    assert (idle.snapshot_id, idle.notes) == (None, ())
-    assert table._load().metadata == before
+    assert (idle.snapshot_id, idle.notes, table._load().metadata) == (None, (), before)
     run(table, "append 9 | resolve restart | is 0 1 2 3 4:1 5:1 9")
     assert table._load().metadata.head("st") != before.head("st")
 

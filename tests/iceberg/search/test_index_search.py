@@ -47,14 +47,12 @@ def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind
     assert search.files.files.num_rows == 3
     # Deleted before, 9 is a candidate all the same, and no live row.
     lookup = _Lookup(search, index)
-    assert len(lookup.paths()) == 1
-    assert found_by_both(search, index) == 2
+    assert (len(lookup.paths()), found_by_both(search, index)) == (1, 2)
     # Later files are not indexed yet, and have no deleted row: it is older.
     append(table, [("3" if kind == "string" else 3, 1)], f"k {kind}, n int")
     table.delete_keys(["3" if kind == "string" else 3], "k")
     search = search_of(spark, table.name)
-    assert found_by_both(search, index) == 3
-    assert found_by_both(search, indexed(table)) == 3
+    assert (found_by_both(search, index), found_by_both(search, indexed(table))) == (3, 3)
 
 
 def test_keys_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
@@ -68,8 +66,7 @@ def test_keys_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
     index = indexed(table, (2, 1))
     table.delete_keys([(None, 5)], columns=["a", "b"])
     search = search_of(spark, table.name)
-    assert len(_Lookup(search, index).paths()) == 2
-    assert found_by_both(search, index) == 1
+    assert (len(_Lookup(search, index).paths()), found_by_both(search, index)) == (2, 1)
     assert places(find_by_index(search, index))[0][1] == 0
 
 

@@ -56,8 +56,7 @@ def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, versi
     spark.sql(f"DELETE FROM {name} WHERE id < 5")
     delvec.IcebergTable.for_name(spark, name).delete_keys([8], "id")
     index = updated(spark, name)
-    assert index.added_rows == 10
-    assert index.entries().where("pos >= 0").count() == 10
+    assert (index.added_rows, index.entries().where("pos >= 0").count()) == (10, 10)
     catalog, _, rest = name.partition(".")
     spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {before})")
     assert difference(spark, name) == RIGHT
@@ -109,8 +108,7 @@ def test_a_snapshot_that_expired_does_no_harm(spark: SparkSession, name: str) ->
     delvec.IcebergTable.for_name(spark, name).expire_snapshots("2100-01-01", retain_last=1)
     assert reflected not in loaded(spark, name).metadata.snapshots
     index = updated(spark, name)
-    assert (index.action, index.added_rows) == ("updated", 10)
-    assert difference(spark, name) == RIGHT
+    assert (index.action, index.added_rows, difference(spark, name)) == ("updated", 10, RIGHT)
 
 
 def stale(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> index_update._Update:
@@ -141,8 +139,7 @@ def test_writers_at_once_never_make_it_wrong(spark: SparkSession, name: str) -> 
     assert index.snapshot_id is None
     assert index.indexed_paths().count() == 1
     found = compare_index(loaded(spark, name), head_of(loaded(spark, name)), index)
-    assert (found.files, found.missing) == (1, 0)
-    assert updated(spark, name).added_files == 1
+    assert (found.files, found.missing, updated(spark, name).added_files) == (1, 0, 1)
     assert difference(spark, name).missing == difference(spark, name).files == 0
 
 
@@ -161,8 +158,7 @@ def test_a_crash_loses_nothing(
         with pytest.raises(KeyboardInterrupt):
             updated(spark, name)
     assert opened(spark, name).snapshot_id == head_of(loaded(spark, name))
-    assert updated(spark, name).action == "kept"
-    assert difference(spark, name) == RIGHT
+    assert (updated(spark, name).action, difference(spark, name)) == ("kept", RIGHT)
 
 
 def test_small_files_are_merged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +212,7 @@ def test_a_file_that_is_registered_twice(spark: SparkSession, name: str) -> None
     file = view.DataFiles.builder(handle.spec()).withPath(path).withRecordCount(10)
     handle.newAppend().appendFile(file.withFileSizeInBytes(size).build()).commit()
     index = updated(spark, name)
-    assert index.added_files == 1
-    assert difference(spark, name) == RIGHT
+    assert (index.added_files, difference(spark, name)) == (1, RIGHT)
 
 
 def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) -> None:

@@ -130,8 +130,7 @@ def test_keys_and_rows_are_only_counted(spark: SparkSession, ten: IcebergTable) 
     assert "2 rows would be deleted by position" in str(found)
     for report in (added, keys, upsert, listed, found, every):
         assert (report.dry_run, report.snapshot_id) == (True, None)
-    assert ten.snapshots().count() == before
-    assert ten.to_df().count() == 10
+    assert (ten.snapshots().count(), ten.to_df().count()) == (before, 10)
 
 
 @pytest.mark.more
@@ -186,8 +185,7 @@ def test_a_branch_is_read_with_the_columns_that_the_table_has_now(spark: SparkSe
     # Statistics of the old column must not prune files by the new one, which is null everywhere.
     assert ids(table, branch="audit", where="v IS NULL") == [0, 1, 2, 3, 4, 5, 6, 8, 9]
     table.delete("v IS NULL AND id < 2", branch="audit")
-    assert ids(table, branch="audit") == [2, 3, 4, 5, 6, 8, 9]
-    assert ids(table) == list(range(10))
+    assert (ids(table, branch="audit"), ids(table)) == ([2, 3, 4, 5, 6, 8, 9], list(range(10)))
 
 
 @pytest.mark.more
@@ -196,8 +194,7 @@ def test_reads_of_two_snapshots_are_never_taken_for_one(spark: SparkSession) -> 
     first = table.append(spark.range(3).coalesce(1)).snapshot_id
     table.append(spark.range(3, 5).coalesce(1))
     cached = table.to_df().cache()
-    assert cached.count() == 5
-    assert table.to_df(snapshot_id=first).count() == 3
+    assert (cached.count(), table.to_df(snapshot_id=first).count()) == (5, 3)
     assert table.to_df().exceptAll(table.to_df(snapshot_id=first)).count() == 2
     cached.unpersist()
 
@@ -214,8 +211,7 @@ def test_times_without_a_zone_are_keys_whatever_the_session_zone(spark: SparkSes
     table.create_branch("changes", staging=True)
     with settings_of(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         report = table.delete_keys([moments[0], later], "at", branch="changes")
-        assert report.key_vectors == 1
-        assert ids(table, branch="changes") == [2]
+        assert (report.key_vectors, ids(table, branch="changes")) == (1, [2])
 
 
 @pytest.mark.more

@@ -148,20 +148,17 @@ def test_keys_and_positions_in_turn(spark: SparkSession) -> None:
     assert by_key.keys == 3
     by_position = table.delete("order_id < 10")
     assert isinstance(by_position, PositionDeleteReport)
-    assert by_position.rows_deleted == 5
-    assert deleted(spark, table) == {*range(10), 399}
+    assert (by_position.rows_deleted, deleted(spark, table)) == (5, {*range(10), 399})
     table.append(table.to_df().limit(0).union(spark.sql("SELECT 4L, 1, current_date(), 'x', 1")))
     assert deleted(spark, table) == {*range(10), 399} - {4}
     again = table.delete("code = 'x'")
     assert isinstance(again, PositionDeleteReport)
-    assert again.rows_deleted == 1
-    assert deleted(spark, table) == {*range(10), 399}
+    assert (again.rows_deleted, deleted(spark, table)) == (1, {*range(10), 399})
     assert sorted({content for content, _, _ in deletes_of(spark, table.name)}) == [1, 2]
     everything = table.delete()
     assert isinstance(everything, PositionDeleteReport)
     assert everything.rows_deleted is None
-    assert len(deleted(spark, table)) == 400
-    assert deletes_of(spark, table.name) == []
+    assert (len(deleted(spark, table)), deletes_of(spark, table.name)) == (400, [])
 
 
 def test_staging_branches(spark: SparkSession) -> None:
@@ -174,8 +171,7 @@ def test_staging_branches(spark: SparkSession) -> None:
     assert isinstance(after, PositionDeleteReport)
     assert after.rows_deleted == 3
     left = {row[0] for row in table.to_df("work").select("order_id").collect()}
-    assert left == set(range(10, 400))
-    assert deleted(spark, table) == set()
+    assert (left, deleted(spark, table)) == (set(range(10, 400)), set())
 
 
 @pytest.mark.more

@@ -51,8 +51,7 @@ def delete(
 
 
 def check(spark: SparkSession, name: str, expected: object) -> None:
-    assert by_spark(spark, name) == expected
-    assert by_pyiceberg(spark, name) == expected
+    assert (by_spark(spark, name), by_pyiceberg(spark, name)) == (expected, expected)
 
 
 @pytest.mark.quick_cases(1)

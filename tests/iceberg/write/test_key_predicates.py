@@ -214,8 +214,7 @@ def test_keys_are_those_of_the_rows_that_spark_finds(
         assert found.reason
         return
     assert isinstance(found, KeyList), found.reason
-    assert listed(found) == sorted(wanted, key=repr)
-    assert found.columns == chosen.columns
+    assert (listed(found), found.columns) == (sorted(wanted, key=repr), chosen.columns)
     keys = {*listed(found)}
     plain = rows.selectExpr("*", f"coalesce({condition}, false) AS matched").collect()
     for row in plain:
