@@ -50,7 +50,7 @@ from delvec.spark import jvm
 from delvec.vector import Bitmap, blobs
 from delvec.vector.frame import encode_frame
 from delvec.vector.frame_batch import Frames
-from tests.conversion.targets import before, branches, ids, numbered
+from tests.conversion.targets import branches, ids, numbered
 from tests.delta.builder import small_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
@@ -286,44 +286,6 @@ def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
     done = staged(spark, name, table, RowChange(described(tmp_path, file_of(tmp_path, 3))))
     abandon(done)
     assert (set(load_table(spark, name).metadata.refs), ids(spark, str(name))) == ({"main"}, [1, 2])
-
-
-@pytest.mark.quick_cases(1)
-def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path: Path) -> None:
-    table = made(spark, name, tmp_path, 1)
-    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
-    spark.sql(f"INSERT INTO {name} VALUES (10)")
-    with pytest.raises(ConflictError, match="somebody else"):
-        staged(spark, name, table, change)
-    assert branches(spark, str(name)) == {"main"}
-
-    waiting = staged(spark, name, load_table(spark, name), change)
-    spark.sql(f"INSERT INTO {name} VALUES (11)")
-    with pytest.raises(ConflictError, match="somebody else"):
-        publish(waiting, {})
-    assert ids(spark, str(name)) == [1, 10, 11]
-    abandon(waiting)
-    assert branches(spark, str(name)) == {"main"}
-
-    # In the moment of the commit itself.
-    table = load_table(spark, name)
-    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (12)"))
-    with numbered({0: insert}), pytest.raises(ConflictError):
-        staged(spark, name, table, change)
-    waiting = staged(spark, name, load_table(spark, name), change)
-    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (13)"))
-    with numbered({0: insert}), pytest.raises(ConflictError):
-        publish(waiting, {})
-    abandon(waiting)
-    assert (ids(spark, str(name)), branches(spark, str(name))) == ([1, 10, 11, 12, 13], {"main"})
-
-    # What does not touch the rows of `main` is in nobody's way.
-    waiting = staged(spark, name, load_table(spark, name), change)
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('theirs' = '1')")
-    spark.sql(f"ALTER TABLE {name} CREATE TAG theirs")
-    assert publish(waiting, {}).metadata.properties["theirs"] == "1"
-    assert ids(spark, str(name)) == [1, 2, 10, 11, 12, 13]
-    assert branches(spark, str(name)) == {"main", "theirs"}
 
 
 def test_snapshots_of_old_metadata_stay(
