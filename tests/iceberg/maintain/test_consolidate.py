@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +20,7 @@ from delvec.spark import jvm
 from delvec.storage.listed_files import local_path
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
 from tests.iceberg.deletes.tables import open_new, rewrite_data_files
+from tests.iceberg.deletes.test_equality_files import KINDS
 from tests.iceberg.maintain.tables import (
     ENABLED,
     deletes,
@@ -37,6 +37,14 @@ pytestmark = pytest.mark.spark
 
 def rows(*ids: int) -> str:
     return ", ".join(f"({each}, 's{each}')" for each in ids)
+
+
+def deleted(table: IcebergTable, *ids: int) -> set[str]:
+    """Insert rows, delete the first two in a commit each; return the names of delete files."""
+    insert(table, rows(*ids))
+    for key in (1, 2):
+        table.delete_keys([key], "id")
+    return files_of(table)
 
 
 def numbers(table: IcebergTable, branch: str = "main") -> list[int]:
@@ -224,10 +232,7 @@ def test_an_append_in_between_leaves_the_merged_files_usable(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3, 4))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3, 4)
     calls = concurrently(monkeypatch, lambda: insert(table, rows(1, 5)))
     report = table.consolidate_deletes()
     assert (report.conflicts, calls, [row[0] for row in stock(table)]) == (1, [1, 1], [1, 3, 4, 5])
@@ -238,10 +243,7 @@ def test_a_compaction_in_between_calls_for_another_plan(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3, 4))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3, 4)
     calls = concurrently(monkeypatch, lambda: rewrite_data_files(spark, table.name))
     report = table.consolidate_deletes()
     # Iceberg itself removes deletes that are older than all data, when it rewrites a manifest.
@@ -253,10 +255,7 @@ def test_a_compaction_in_between_calls_for_another_plan(
 @pytest.mark.more
 def test_conflicts_come_to_an_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3)
     monkeypatch.setattr(consolidate, "_ATTEMPTS", 2)
     concurrently(monkeypatch, lambda: insert(table, rows(9)), times=9)
     with pytest.raises(ConflictError, match="2 times in a row"):
@@ -328,40 +327,20 @@ def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: 
     assert table.consolidate_deletes().snapshot_id is None
 
 
-TYPES = {
-    "boolean": ("true", "false"),
-    "int": ("-1", "2147483647"),
-    "long": ("-1", "9223372036854775807"),
-    "date": ("DATE'1969-12-31'", "DATE'2024-02-29'"),
-    "timestamp": (
-        "TIMESTAMP_NTZ'1969-12-31 23:59:59.999999'",
-        "TIMESTAMP_NTZ'2024-02-29 12:00:00.000001'",
-    ),
-    "timestamptz": (
-        "TIMESTAMP'1969-12-31 23:59:59.999999Z'",
-        "TIMESTAMP'2024-02-29 12:00:00.000001+09:00'",
-    ),
-    "string": ("''", "'zoë'"),
-    "uuid": (f"'{UUID(int=1)}'", f"'{UUID(int=1 << 127)}'"),
-    "binary": ("X''", "X'FF00'"),
-    "decimal(9, 2)": ("-0.01BD", "1234567.89BD"),
-    "decimal(38, 10)": ("-1234567890123456789012345678.0000000001BD", "0.5BD"),
-}
-
-
 @pytest.mark.slow
 def test_keys_of_all_types_stay_exact(spark: SparkSession) -> None:
-    columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(TYPES)]
+    kinds = {kind: each for kind, each in KINDS.items() if not kind.startswith("fixed")}
+    columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(kinds)]
     table = table_of(spark, columns)
     names = [each["name"] for each in columns]
-    first, second = (", ".join(values) for values in zip(*TYPES.values(), strict=True))
-    insert(table, f"({first}), ({second}), ({', '.join(['null'] * len(names))})")
-    insert(table, f"({first})")
+    ddl = ", ".join(f"c{place} {sql}" for place, (sql, _) in enumerate(kinds.values()))
+    first, second = (tuple(values[at] for _, values in kinds.values()) for at in (0, 1))
+    for some in ([first, second, (None,) * len(kinds)], [first]):
+        table.append(spark.createDataFrame(some, ddl).coalesce(1))
     keys = spark.table(table.name)
-    one = keys.where("c1 = -1").select(*names)
-    table.delete_keys(one, columns=names)
-    table.delete_keys(keys.where("c1 IS NULL").select(*names), columns=names)
-    table.delete_keys(one, columns=names)
+    one = keys.where("c1 = -5").select(*names)
+    for some_keys in (one, keys.where("c1 IS NULL").select(*names), one):
+        table.delete_keys(some_keys, columns=names)
     before = stock(table)
     assert len(before) == 1
     report = table.consolidate_deletes()

@@ -13,13 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 import delvec
@@ -27,7 +25,6 @@ from delvec import IcebergTable
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.commit import commit as attempts
 from delvec.iceberg.commit.branch_commit import commit_change
 from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.commit.lock_state import lock_tags
@@ -41,7 +38,7 @@ from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
 from delvec.iceberg.table import maintenance
 from tests.conversion.targets import Killed, numbered
-from tests.iceberg.deletes.tables import by_spark, new_table
+from tests.iceberg.deletes.tables import by_spark, lost, never, new_table
 from tests.iceberg.resolve.following import following, shared_catalog
 from tests.iceberg.search.indexes import compare_index
 from tests.repository import ROOT
@@ -203,52 +200,16 @@ def test_a_schema_change_in_between(spark: SparkSession, how: str, change: str) 
     assert equality_deletes(table) == 0
 
 
-@contextmanager
-def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
-    """Let the catalog not answer to the first commit of a snapshot, which happens or not."""
-    real, seen = attempts._publish, list[None]()
-    view: Any = spark._jvm
-
-    class Silent:
-        """A transaction whose catalog does not answer."""
-
-        def __init__(self, transaction: Any) -> None:  # noqa: ANN401
-            self._transaction = transaction
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            return getattr(self._transaction, name)
-
-        def underlyingOps(self) -> Silent:  # noqa: N802
-            return self
-
-        def commit(self, start: Any, final: Any) -> None:  # noqa: ANN401
-            if committed:
-                self._transaction.underlyingOps().commit(start, final)
-            cause = view.java.lang.RuntimeException("no answer")
-            made = view.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
-            raise Py4JJavaError("commit", made)
-
-    def publish(table: Any, transaction: Any, snapshot_id: Any) -> None:  # noqa: ANN401
-        if snapshot_id is not None and not seen:
-            seen.append(None)
-            transaction = replace(transaction, handle=Silent(transaction.handle))
-        real(table, transaction, snapshot_id)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempts, "_publish", publish)
-        yield
-    assert seen
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["staged", "in place"])
 def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) -> None:
     table = table_with_changes(spark, 3, how)
     before = rows(table)
-    with no_answer(spark, committed=False), pytest.raises(CommitStateUnknownError):
+    # The lock, the file of vectors, the snapshot.
+    with numbered({2: never}) as calls, pytest.raises((CommitStateUnknownError, RuntimeError)):
         resolved(table, how)
-    assert rows(table) == before
-    with no_answer(spark, committed=True):
+    assert (calls.names[:3], rows(table)) == (["commit", "write", "commit"], before)
+    with numbered({2: lost}):
         report = resolved(table, how)
     assert (report.commits, rows(table)) == (1, sorted(AFTER.items()))
     assert resolved(table, how).commits == 0

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.table import IcebergTable
@@ -172,17 +171,6 @@ def test_staging_branches(spark: SparkSession) -> None:
     assert after.rows_deleted == 3
     left = {row[0] for row in table.to_df("work").select("order_id").collect()}
     assert (left, deleted(spark, table)) == (set(range(10, 400)), set())
-
-
-@pytest.mark.more
-def test_columns_of_spark(spark: SparkSession) -> None:
-    table = orders(spark)
-    by_user = (F.col("user_id") == 5) & (F.col("amount") < 100)
-    for where in (F.col("order_id").isin(1, 2), by_user):
-        wanted = {row[0] for row in table.to_df().where(where).select("order_id").collect()}
-        before = deleted(spark, table)
-        table.delete(where, key="order_id")
-        assert deleted(spark, table) - before == wanted
 
 
 def test_transactions(spark: SparkSession) -> None:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import delvec
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.write.upsert import delete_keys
@@ -221,21 +220,6 @@ class TestTraps:
         mirror.check()
         paths = mirror.table.files(branch="own").toArrow()["path"].to_pylist()
         assert all(path.startswith(properties["write.data.path"]) for path in paths), paths
-
-    def test_another_handle_commits_between(self, spark: SparkSession) -> None:
-        mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
-        mirror.append([row(number) for number in range(6)])
-        other = Mirror(delvec.IcebergTable.for_name(spark, mirror.table.name), COLUMNS)
-        other.branches = mirror.branches
-        other.delete_keys([1], "id")
-        mirror.insert("(8, 'b', TIMESTAMP_NTZ '2024-01-01 12:00:00', 0)", [(8, "b", row(0)[2], 0)])
-        mirror.delete_keys([2, 8], "id")
-        other.upsert([row(1, 1)], "id")
-        mirror.sql_delete("id = 4", lambda each: each[0] == 4)
-        other.append([row(2, 2)])
-        mirror.delete_keys([5], "id")
-        mirror.check()
-        other.check()
 
     def test_a_table_object_that_is_stale(self, spark: SparkSession) -> None:
         """What was loaded before others committed is written on top of theirs."""

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -266,9 +265,3 @@ def test_many_terms(table: LoadedTable) -> None:
     some = keys_of(table, Condition(" OR ".join(f"id = {each}" for each in range(40))), key)
     assert isinstance(some, KeyList)
     assert listed(some) == sorted(range(40), key=repr)
-
-
-def test_wrong_values_fail_as_in_spark(spark: SparkSession, rows: DataFrame) -> None:
-    """Where a condition is not a list of keys because it fails, Spark fails on the rows as well."""
-    with settings_of(spark, {ANSI: "true"}), pytest.raises(PySparkException):
-        rows.where("id = 'five'").collect()
