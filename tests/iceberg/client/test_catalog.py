@@ -33,8 +33,8 @@ from delvec.iceberg.client.catalog import (
     load_table,
     table_name,
 )
-from delvec.iceberg.client.content_files import data_file_json, delete_file_json
-from delvec.iceberg.client.files import snapshot_files, snapshot_rows
+from delvec.iceberg.client.content_files import data_file_json
+from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.commit.publish import (
     NewSnapshot,
     NewTable,
@@ -47,9 +47,6 @@ from delvec.iceberg.commit.publish import (
 from delvec.iceberg.commit.refs import remove
 from delvec.iceberg.commit.row_delta import RowChange
 from delvec.spark import jvm
-from delvec.vector import Bitmap, blobs
-from delvec.vector.frame import encode_frame
-from delvec.vector.frame_batch import Frames
 from tests.conversion.targets import branches, ids, numbered
 from tests.delta.builder import small_table
 
@@ -92,25 +89,6 @@ def described(folder: Path, *paths: str) -> pa.Array:
         pa.array(["[]"] * len(paths)),
         pa.array([""] * len(paths)),
     )
-
-
-def vector_of(folder: Path, data_path: str, *positions: int) -> tuple[str, pa.Array]:
-    """Write a vector; give its key in the table and its description."""
-    frames = Frames.join([encode_frame(Bitmap(list(positions)))])
-    names = pa.array([data_path])
-    data, offsets = blobs.from_frames(frames, names, np.array([len(positions)]))
-    path = folder / f"{uuid4()}.puffin"
-    path.write_bytes(data)
-    text = delete_file_json(
-        pa.array([f"file:{path}"]),
-        np.array([len(data)]),
-        np.array([len(positions)]),
-        names,
-        0,
-        pa.array(["[]"]),
-        frames=(offsets, frames.lengths),
-    )
-    return f"file:{path}@{offsets[0]}", text
 
 
 def staged(
@@ -207,69 +185,20 @@ def test_a_table_is_none_until_it_is_there(
     assert ids(spark, str(name)) == [4, 5]
 
 
-@pytest.mark.parametrize(
-    "name", ["lake", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
-)
-def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
+def test_files_of_a_snapshot_are_found_by_few_and_many_names(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
-    first = file_of(tmp_path, 1, 2, 3)
-    new = staged(spark, name, None, RowChange(described(tmp_path, first)))
-    assert new.parent is None
-    assert (ids(spark, str(name)), ids(spark, str(name), f"'{new.branch}'")) == ([], [1, 2, 3])
-    table = publish(new, {"told": "1"})
-    assert (table.metadata.properties["told"], table.metadata.schema["fields"][0]["id"]) == ("1", 7)
-    assert (set(table.metadata.refs), ids(spark, str(name))) == ({"main"}, [1, 2, 3])
-
-    second = file_of(tmp_path, 4, 5)
-    key, vector = vector_of(tmp_path, first, 0, 2)
-    change = RowChange(
-        described(tmp_path, second),
-        vector,
-        data_with_new_deletes=pa.array([first]),
-        summary={"why": "test"},
-    )
-    more = staged(spark, name, table, change)
-    assert ids(spark, str(name)) == [1, 2, 3]
-    assert sorted(row.id for row in snapshot_rows(more.table, more.snapshot_id).collect()) == [
-        2,
-        4,
-        5,
-    ]
+    files = [file_of(tmp_path, 1, 2, 3), file_of(tmp_path, 4)]
+    table = publish(staged(spark, name, None, RowChange(described(tmp_path, *files))), {})
+    assert (table.metadata.schema["fields"][0]["id"], set(table.metadata.refs)) == (7, {"main"})
     head = table.metadata.head()
     assert head is not None
-    for snapshot, files, deletes in ((head.id, 1, 0), (more.snapshot_id, 2, 1)):
-        assert len(snapshot_files(more.table, snapshot).data) == files
-        assert len(snapshot_files(more.table, snapshot).deletes) == deletes
-    [entry] = snapshot_files(more.table, more.snapshot_id).deletes.to_pylist()
-    assert f"{entry['file_path']}@{entry['content_offset']}" == key
-    assert (entry["referenced_data_file"], entry["record_count"]) == (first, 2)
-    assert (entry["content"], entry["file_format"].lower()) == (1, "puffin")
+    assert len(snapshot_files(table, head.id).data) == 2
     for count in (1, 700):  # few names are a condition, many are joined
-        some = pa.array([first, *(f"file:/nowhere/{at}" for at in range(count))])
-        found = snapshot_files(more.table, more.snapshot_id, some).data.to_pylist()
-        assert [(row["file_path"], row["record_count"]) for row in found] == [(first, 3)]
-        assert len(snapshot_files(more.table, more.snapshot_id, some).deletes) == 1
-        assert len(snapshot_files(more.table, more.snapshot_id, some[1:]).deletes) == 0
-    spark.sql(f"ALTER TABLE {name} CREATE TAG told AS OF VERSION {more.snapshot_id}")
-    published = publish(more, {})
-    assert set(published.metadata.refs) == {"main", "told"}
-    assert [snapshot.summary.get("why") for snapshot in published.metadata.ancestors()] == [
-        "test",
-        None,
-    ]
-    assert ids(spark, str(name)) == ids(spark, str(name), "'told'") == [2, 4, 5]
-
-    # The vector and the second file go again.
-    back = RowChange(removed_data=pa.array([second]), removed_deletes=pa.array([key]))
-    taken = publish(staged(spark, name, published, back), {})
-    assert ids(spark, str(name)) == [1, 2, 3]
-    newest = taken.metadata.head()
-    assert newest is not None
-    assert len(snapshot_files(taken, newest.id).deletes) == 0
-    assert [row["file_path"] for row in snapshot_files(taken, newest.id).data.to_pylist()] == [
-        first
-    ]
+        some = pa.array([files[0], *(f"file:/nowhere/{at}" for at in range(count))])
+        found = snapshot_files(table, head.id, some).data.to_pylist()
+        assert [(row["file_path"], row["record_count"]) for row in found] == [(files[0], 3)]
+        assert len(snapshot_files(table, head.id, some[1:]).data) == 0
 
 
 def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
