@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
-from delvec.errors import FormatError
+from delvec.errors import FormatError, InvalidArgumentError
 from delvec.iceberg.deletes import key_bits
 from tests.iceberg.deletes.tables import by_spark, open_new
 
@@ -82,6 +82,10 @@ def test_a_delete_applies_to_older_files_of_its_partition_only(
     }
     for p, numbers in expected.items():
         assert sorted(row[0] for row in found if row[1] == p) == numbers
+    wrong: list[Any] = [{}, {"id": 1}, {"p": "a", "id": 1}]
+    for each in wrong:
+        with pytest.raises(InvalidArgumentError, match="expected p"):
+            table.delete_keys([1], "id", partition=each)
 
 
 @pytest.mark.more

@@ -444,16 +444,3 @@ def test_random_changes(spark: SparkSession, layout: str, version: int, own: boo
         run(spark, layout, version, plan, own=own)
 
     changed()
-
-
-def test_a_staged_rewrite_does_not_bring_rows_back(spark: SparkSession) -> None:
-    table = StagedModel.new(spark, "", 3, own=False).table
-    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')")
-    spark.sql(f"DELETE FROM {table.name}.branch_{STAGING} WHERE id = 1")
-    table.delete_keys([2], "id")
-    with pytest.raises(PlanError, match="rows of it, which would be there again"):
-        table.resolve("id", staging=STAGING)
-    table.resolve("id")
-    with pytest.raises(PlanError, match="rows of it, which would be there again"):
-        table.resolve("id", staging=STAGING)
-    assert sorted(row[0] for row in stock_rows(table)) == [0, 1, 3, 4, 5]

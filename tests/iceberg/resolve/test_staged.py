@@ -120,8 +120,11 @@ ACTS: dict[str, Callable[[IcebergTable, str, list[str]], object]] = {
     "upsert": lambda table, at, rest: table.upsert(frame(table, *pairs_of(rest)), "id", branch=at),
     "keys": lambda table, at, rest: table.delete_keys([*map(int, rest)], "id", branch=at),
     "delete": lambda table, at, rest: table.delete(f"id = {rest[0]}", branch=at),
-    "sql-delete": lambda table, _, rest: table.spark.sql(
-        f"DELETE FROM {table.name} WHERE id = {rest[0]}"
+    "sql-delete": lambda table, at, rest: table.spark.sql(
+        f"DELETE FROM {table.name}.branch_{at} WHERE id = {rest[0]}"
+    ),
+    "copy-on-write": lambda table, _, __: table.spark.sql(
+        f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')"
     ),
     "branch": lambda table, at, _: table.create_branch(at),
     "staging": lambda table, at, _: table.create_branch(at, staging=True),
@@ -211,6 +214,10 @@ STEPS = {
     " | idle | upsert@st 0:3 | resolve | is 0:3 1 2 3 4:1 5:1",
     "deletes by position of a file that is then rewritten": REWRITTEN,
     "deletes by position of a file that is then rewritten, format 2": REWRITTEN,
+    "a rewrite on the staging branch does not bring rows back": "append 0 1 2 3 4 5 | branch@st"
+    " | copy-on-write | sql-delete@st 1 | keys 2"
+    " | refused rows of it, which would be there again | in-place"
+    " | refused rows of it, which would be there again | is 0 1 3 4 5",
     "a cherry-picked snapshot is refused": "append 1 | append@st 2 | append 3 | cherry-pick@st"
     " | refused cherry-picked | is 1 2 3",
     "a cherry-picked snapshot that expired is refused": "append 1 | append@st 2 | append 3"

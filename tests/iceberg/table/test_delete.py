@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.table import IcebergTable
 from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
-from tests.iceberg.deletes.tables import by_spark, deletes_of, new_table
+from tests.iceberg.deletes.tables import by_spark, new_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(4)]
 
@@ -135,29 +135,6 @@ def test_the_key_is_found(spark: SparkSession, version: int) -> None:
     assert "no column code" in stale.reason
     with pytest.raises(InvalidArgumentError, match="no column nothing"):
         table.delete("user_id = 6", key="nothing")
-
-
-@pytest.mark.slow
-def test_keys_and_positions_in_turn(spark: SparkSession) -> None:
-    """A row that is deleted by key is not found again, and a key may come back."""
-    table = orders(spark, properties=VECTORS)
-    spark.sql(f"DELETE FROM {table.name} WHERE order_id < 3")
-    by_key = table.delete("order_id IN (3, 4, 399)", key="order_id")
-    assert isinstance(by_key, KeyDeleteReport)
-    assert by_key.keys == 3
-    by_position = table.delete("order_id < 10")
-    assert isinstance(by_position, PositionDeleteReport)
-    assert (by_position.rows_deleted, deleted(spark, table)) == (5, {*range(10), 399})
-    table.append(table.to_df().limit(0).union(spark.sql("SELECT 4L, 1, current_date(), 'x', 1")))
-    assert deleted(spark, table) == {*range(10), 399} - {4}
-    again = table.delete("code = 'x'")
-    assert isinstance(again, PositionDeleteReport)
-    assert (again.rows_deleted, deleted(spark, table)) == (1, {*range(10), 399})
-    assert sorted({content for content, _, _ in deletes_of(spark, table.name)}) == [1, 2]
-    everything = table.delete()
-    assert isinstance(everything, PositionDeleteReport)
-    assert everything.rows_deleted is None
-    assert (len(deleted(spark, table)), deletes_of(spark, table.name)) == (400, [])
 
 
 def test_staging_branches(spark: SparkSession) -> None:

@@ -28,60 +28,6 @@ pytestmark = pytest.mark.spark
 COLUMNS = "id bigint, part string, n int"
 
 
-@pytest.mark.parametrize(
-    "rest", ["PARTITIONED BY (part)", pytest.param("", marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_deletes_apply_to_older_rows_alone(spark: SparkSession, rest: str) -> None:
-    mirror = Mirror.new(spark, COLUMNS, rest, properties=ENABLED)
-    mirror.delete_keys([1, 2], "id")  # of a table without rows
-    mirror.append([(1, "a", 0), (2, "b", 0), (3, "a", 0)])
-    mirror.check()
-    mirror.create_branch("own", staging=True)
-    for branch in ("main", "own"):
-        mirror.delete_keys([1, 3], "id", branch=branch)
-        mirror.append([(1, "a", 1)], branch)
-        mirror.delete_keys([3], "id", branch=branch)
-        mirror.append([(3, "b", 1)], branch)
-    mirror.check()
-    for branch in ("main", "own"):
-        # One key is replaced and one is deleted in the same commit; the row of the commit stays.
-        mirror.upsert([(1, "b", 2), (4, "a", 2)], "id", deleted=[(3, "", 0)], branch=branch)
-        mirror.upsert([(3, "a", 3)], "id", branch=branch)
-        mirror.upsert([(4, "b", 4)], "id", branch=branch)  # it changes its partition
-    mirror.check()
-    assert sorted(mirror.branches["own"]) == [(1, "b", 2), (2, "b", 0), (3, "a", 3), (4, "b", 4)]
-    plan = mirror.table.plan_read("own")
-    assert plan.skipped >= 1  # that of the empty table
-
-
-@pytest.mark.slow
-def test_one_partition(spark: SparkSession) -> None:
-    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
-    mirror.append([(1, "a", 0), (1, "b", 0), (1, None, 0), (2, "a", 0)])
-    mirror.create_branch("own", staging=True)
-    for branch in ("main", "own"):
-        report = mirror.table.delete_keys([1, 9], "id", branch=branch, partition={"part": "a"})
-        assert report.scope == "part=a"
-        mirror.drop(lambda row: row[:2] == (1, "a"), branch)
-        mirror.check()
-        mirror.append([(1, "a", 1), (9, "b", 1)], branch)
-        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": None})
-        mirror.drop(lambda row: row[:2] == (1, None), branch)
-        # A partition that has no rows, and a global delete beside those of partitions.
-        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": "z"})
-        mirror.delete_keys([2], "id", branch=branch)
-        mirror.check()
-    # What is deleted in one partition comes back in it, and is deleted everywhere.
-    mirror.delete_keys([1], "id")
-    mirror.append([(1, "b", 2)])
-    mirror.check()
-    for bad in ({}, {"id": 1}, {"part": "a", "n": 1}):
-        given: Any = bad
-        with pytest.raises(InvalidArgumentError, match="expected part"):
-            mirror.table.delete_keys([1], "id", partition=given)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rest", "partition", "rows"),
