@@ -186,18 +186,6 @@ def test_a_dropped_key_column_still_deletes(spark: SparkSession) -> None:
 
 
 @pytest.mark.more
-def test_old_snapshots_tags_and_times_have_their_own_columns(spark: SparkSession) -> None:
-    table = open_new(spark, "id bigint")
-    first = table.append(spark.range(5)).snapshot_id
-    table.create_tag("old")
-    table.delete_keys([1], "id")
-    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN late int")
-    assert table.to_df().columns == ["id", "late"]
-    assert table.to_df(snapshot_id=first).columns == table.to_df(tag="old").columns == ["id"]
-    assert (ids(table, snapshot_id=first), ids(table)) == ([0, 1, 2, 3, 4], [0, 2, 3, 4])
-
-
-@pytest.mark.more
 def test_keys_that_are_far_apart_are_joined(spark: SparkSession) -> None:
     table = open_new(spark, "id bigint")
     table.append(spark.createDataFrame([(-LONG,), (0,), (LONG - 1,)], "id bigint").coalesce(1))

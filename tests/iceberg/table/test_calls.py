@@ -161,16 +161,6 @@ def ids(table: IcebergTable, **options: Any) -> list[int]:  # noqa: ANN401
     return sorted(row[0] for row in table.to_df(**options).select("id").collect())
 
 
-@pytest.mark.more
-def test_columns_are_named_in_any_case(spark: SparkSession) -> None:
-    table = open_new(spark, "id bigint, v int")
-    table.append(spark.range(10).selectExpr("id", "int(id) v"))
-    table.delete_keys([3], "ID")
-    assert ids(table, where="ID < 5 AND V >= 0") == [0, 1, 2, 4]
-    table.delete("V = 1 OR Id > 7")
-    assert ids(table) == [0, 2, 4, 5, 6, 7]
-
-
 @pytest.mark.slow
 def test_a_branch_is_read_with_the_columns_that_the_table_has_now(spark: SparkSession) -> None:
     table = open_new(spark, "id bigint, v int")
