@@ -23,7 +23,6 @@ from delvec.iceberg.deletes.positions import write_position_vectors
 from delvec.iceberg.deletes.write_keys import write_deletes
 from delvec.iceberg.maintain.check import CheckReport
 from delvec.iceberg.maintain.check_keys import stores
-from delvec.report.findings import Finding, Findings
 from delvec.spark.engine import open_storage
 from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
@@ -317,12 +316,3 @@ def test_types_that_files_store() -> None:
     assert stores(pa.string(), "string")
     assert stores(pa.float32(), "double")
     assert not stores(pa.int32(), "variant")
-
-
-def test_many_findings_are_counted_and_not_all_kept() -> None:
-    findings = Findings()
-    findings.extend(Finding("error", "k", str(each), "m") for each in range(1500))
-    findings.add(Finding("info", "k", "", "m"))
-    assert (findings.counts, len(findings.kept)) == ({"error": 1500, "warning": 0, "info": 1}, 1001)
-    report = CheckReport("t", None, 1, errors=1500, infos=1, findings=findings.kept)
-    assert "… and 1,481 more" in str(report)
