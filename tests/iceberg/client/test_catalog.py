@@ -33,9 +33,8 @@ from delvec.iceberg.client.catalog import (
     load_table,
     table_name,
 )
-from delvec.iceberg.client.content_files import data_file_json, delete_file_json
-from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.files import snapshot_files, snapshot_rows
+from delvec.iceberg.client.content_files import data_file_json
+from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.commit.commit import RowChange
 from delvec.iceberg.commit.publish import (
     NewSnapshot,
@@ -44,15 +43,11 @@ from delvec.iceberg.commit.publish import (
     abandon,
     begin,
     publish,
-    set_properties,
     stage,
 )
 from delvec.iceberg.commit.refs import remove
 from delvec.spark import jvm
-from delvec.vector import Bitmap, blobs
-from delvec.vector.frame import encode_frame
-from delvec.vector.frame_batch import Frames
-from tests.conversion.targets import before, branches, ids, numbered
+from tests.conversion.targets import branches, ids, numbered
 from tests.delta.builder import small_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
@@ -64,7 +59,6 @@ SCHEMA = {
 }
 MAPPING = {"schema.name-mapping.default": json.dumps([{"field-id": 7, "names": ["id"]}])}
 SPEC: dict[str, Any] = {"spec-id": 0, "fields": []}
-LOST = "An error occurred: org.apache.iceberg.exceptions.CommitStateUnknownException: no answer"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,25 +91,6 @@ def described(folder: Path, *paths: str) -> pa.Array:
     )
 
 
-def vector_of(folder: Path, data_path: str, *positions: int) -> tuple[str, pa.Array]:
-    """Write a vector; give its key in the table and its description."""
-    frames = Frames.join([encode_frame(Bitmap(list(positions)))])
-    names = pa.array([data_path])
-    data, offsets = blobs.from_frames(frames, names, np.array([len(positions)]))
-    path = folder / f"{uuid4()}.puffin"
-    path.write_bytes(data)
-    text = delete_file_json(
-        pa.array([f"file:{path}"]),
-        np.array([len(data)]),
-        np.array([len(positions)]),
-        names,
-        0,
-        pa.array(["[]"]),
-        frames=(offsets, frames.lengths),
-    )
-    return f"file:{path}@{offsets[0]}", text
-
-
 def staged(
     spark: SparkSession, name: TableName, base: LoadedTable | None, change: RowChange
 ) -> Staged:
@@ -133,22 +108,25 @@ def made(spark: SparkSession, name: TableName, folder: Path, *values: int) -> Lo
 
 def test_names_are_read_as_spark_reads_them(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.doors.inner")
-    names = {
+    names: dict[str, TableName | str] = {
         "lake.doors.t": TableName("lake", ("doors",), "t"),
         "lake.doors.inner.t": TableName("lake", ("doors", "inner"), "t"),
         "lake.`a b`.`t``x`": TableName("lake", ("a b",), "t`x"),
         "lake.doors.`a.b`": TableName("lake", ("doors",), "a.b"),
-        "`lake`.`doors`.ü": None,
-        "lake.doors.`${env:NOT_THERE}`": None,
         "sqlite.doors.t": TableName("sqlite", ("doors",), "t"),
+        # Only plain letters go without quotes; variables never.
+        "`lake`.`doors`.ü": "ü",
+        "lake.doors.`${env:NOT_THERE}`": r"has \$\{ in it",
+        "lake.t": r"catalog\.database\.table",
+        **dict.fromkeys(("", "a..b", "lake.doors.t t", "lake.doors.t; DROP TABLE x"), "."),
+        "lake.doors.`t": ".",
     }
     for text, expected in names.items():
-        if expected is None:  # only plain letters go without quotes; variables never
-            with pytest.raises(InvalidArgumentError, match=r"ü|has \$\{ in it"):
+        if isinstance(expected, str):
+            with pytest.raises(InvalidArgumentError, match=expected):
                 table_name(spark, text)
             continue
-        assert table_name(spark, text) == expected
-        assert table_name(spark, str(expected)) == expected
+        assert (table_name(spark, text), table_name(spark, str(expected))) == (expected, expected)
     spark.catalog.setCurrentCatalog("lake")
     try:
         spark.sql("USE lake.doors")
@@ -159,18 +137,8 @@ def test_names_are_read_as_spark_reads_them(spark: SparkSession) -> None:
         spark.catalog.setCurrentCatalog("spark_catalog")
 
 
-def test_names_of_no_table_are_refused(spark: SparkSession) -> None:
-    for text in ("", "a..b", "lake.doors.t t", "lake.doors.t; DROP TABLE x", "lake.doors.`t"):
-        with pytest.raises(InvalidArgumentError):
-            table_name(spark, text)
-    with pytest.raises(InvalidArgumentError, match=r"catalog\.database\.table"):
-        table_name(spark, "lake.t")
-
-
 @pytest.mark.parametrize("text", ["spark_catalog.default.t", "default.t", "nowhere.doors.t", "t"])
-def test_a_catalog_that_is_not_one_of_icebergs_is_named_in_a_refusal(
-    spark: SparkSession, tmp_path: Path, text: str
-) -> None:
+def test_a_catalog_of_others_is_refused(spark: SparkSession, tmp_path: Path, text: str) -> None:
     small_table(tmp_path / "source")
     with pytest.raises((InvalidArgumentError, TableNotFoundError)) as refused:
         delvec.convert(spark, tmp_path / "source", text)
@@ -191,7 +159,7 @@ def test_a_table_in_a_namespace_that_is_not_there_is_refused_with_the_statement_
     assert len(ids(spark, "lake.nowhere.t")) == 16
 
 
-def test_a_table_that_is_not_there_is_none_and_then_is_there(
+def test_a_table_is_none_until_it_is_there(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
     assert find_table(spark, name) is None
@@ -208,83 +176,29 @@ def test_a_table_that_is_not_there_is_none_and_then_is_there(
     [head] = loaded.metadata.ancestors()
     assert head.operation == "append"
     assert head.parent_id is None
-    drop(spark, name)
+    spark.sql(f"DROP TABLE {name}")
     assert find_table(spark, name) is None
     with pytest.raises((TableNotFoundError, PlanError)):
         staged(spark, name, loaded, RowChange())
     assert find_table(spark, name) is None
     made(spark, name, tmp_path, 4, 5)
     assert ids(spark, str(name)) == [4, 5]
-    drop(spark, name)
 
 
-@pytest.mark.parametrize(
-    "name", ["lake", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
-)
-def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
+def test_files_of_a_snapshot_are_found_by_few_and_many_names(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
-    first = file_of(tmp_path, 1, 2, 3)
-    new = staged(spark, name, None, RowChange(described(tmp_path, first)))
-    assert new.parent is None
-    assert ids(spark, str(name)) == []
-    assert ids(spark, str(name), f"'{new.branch}'") == [1, 2, 3]
-    table = publish(new, {"told": "1"})
-    assert table.metadata.properties["told"] == "1"
-    assert table.metadata.schema["fields"][0]["id"] == 7
-    assert set(table.metadata.refs) == {"main"}
-    assert ids(spark, str(name)) == [1, 2, 3]
-
-    second = file_of(tmp_path, 4, 5)
-    key, vector = vector_of(tmp_path, first, 0, 2)
-    change = RowChange(
-        described(tmp_path, second),
-        vector,
-        data_with_new_deletes=pa.array([first]),
-        summary={"why": "test"},
-    )
-    more = staged(spark, name, table, change)
-    assert ids(spark, str(name)) == [1, 2, 3]
-    assert sorted(row.id for row in snapshot_rows(more.table, more.snapshot_id).collect()) == [
-        2,
-        4,
-        5,
-    ]
+    files = [file_of(tmp_path, 1, 2, 3), file_of(tmp_path, 4)]
+    table = publish(staged(spark, name, None, RowChange(described(tmp_path, *files))), {})
+    assert (table.metadata.schema["fields"][0]["id"], set(table.metadata.refs)) == (7, {"main"})
     head = table.metadata.head()
     assert head is not None
-    for snapshot, files, deletes in ((head.id, 1, 0), (more.snapshot_id, 2, 1)):
-        assert len(snapshot_files(more.table, snapshot).data) == files
-        assert len(snapshot_files(more.table, snapshot).deletes) == deletes
-    [entry] = snapshot_files(more.table, more.snapshot_id).deletes.to_pylist()
-    assert f"{entry['file_path']}@{entry['content_offset']}" == key
-    assert (entry["referenced_data_file"], entry["record_count"]) == (first, 2)
-    assert (entry["content"], entry["file_format"].lower()) == (1, "puffin")
+    assert len(snapshot_files(table, head.id).data) == 2
     for count in (1, 700):  # few names are a condition, many are joined
-        some = pa.array([first, *(f"file:/nowhere/{at}" for at in range(count))])
-        found = snapshot_files(more.table, more.snapshot_id, some).data.to_pylist()
-        assert [(row["file_path"], row["record_count"]) for row in found] == [(first, 3)]
-        assert len(snapshot_files(more.table, more.snapshot_id, some).deletes) == 1
-        assert len(snapshot_files(more.table, more.snapshot_id, some[1:]).deletes) == 0
-    spark.sql(f"ALTER TABLE {name} CREATE TAG told AS OF VERSION {more.snapshot_id}")
-    published = publish(more, {})
-    assert set(published.metadata.refs) == {"main", "told"}
-    assert [snapshot.summary.get("why") for snapshot in published.metadata.ancestors()] == [
-        "test",
-        None,
-    ]
-    assert ids(spark, str(name)) == ids(spark, str(name), "'told'") == [2, 4, 5]
-
-    # The vector and the second file go again.
-    back = RowChange(removed_data=pa.array([second]), removed_deletes=pa.array([key]))
-    taken = publish(staged(spark, name, published, back), {})
-    assert ids(spark, str(name)) == [1, 2, 3]
-    newest = taken.metadata.head()
-    assert newest is not None
-    assert len(snapshot_files(taken, newest.id).deletes) == 0
-    assert [row["file_path"] for row in snapshot_files(taken, newest.id).data.to_pylist()] == [
-        first
-    ]
-    drop(spark, name)
+        some = pa.array([files[0], *(f"file:/nowhere/{at}" for at in range(count))])
+        found = snapshot_files(table, head.id, some).data.to_pylist()
+        assert [(row["file_path"], row["record_count"]) for row in found] == [(files[0], 3)]
+        assert len(snapshot_files(table, head.id, some[1:]).data) == 0
 
 
 def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
@@ -300,102 +214,10 @@ def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
     # The same table, with a change that does fit.
     done = staged(spark, name, table, RowChange(described(tmp_path, file_of(tmp_path, 3))))
     abandon(done)
-    assert set(load_table(spark, name).metadata.refs) == {"main"}
-    assert ids(spark, str(name)) == [1, 2]
-    drop(spark, name)
+    assert (set(load_table(spark, name).metadata.refs), ids(spark, str(name))) == ({"main"}, [1, 2])
 
 
-@pytest.mark.quick_cases(1)
-def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path: Path) -> None:
-    table = made(spark, name, tmp_path, 1)
-    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
-    spark.sql(f"INSERT INTO {name} VALUES (10)")
-    with pytest.raises(ConflictError, match="somebody else"):
-        staged(spark, name, table, change)
-    assert branches(spark, str(name)) == {"main"}
-
-    waiting = staged(spark, name, load_table(spark, name), change)
-    spark.sql(f"INSERT INTO {name} VALUES (11)")
-    with pytest.raises(ConflictError, match="somebody else"):
-        publish(waiting, {})
-    assert ids(spark, str(name)) == [1, 10, 11]
-    abandon(waiting)
-    assert branches(spark, str(name)) == {"main"}
-
-    # In the moment of the commit itself.
-    table = load_table(spark, name)
-    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (12)"))
-    with numbered({0: insert}), pytest.raises(ConflictError):
-        staged(spark, name, table, change)
-    waiting = staged(spark, name, load_table(spark, name), change)
-    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (13)"))
-    with numbered({0: insert}), pytest.raises(ConflictError):
-        publish(waiting, {})
-    abandon(waiting)
-    assert ids(spark, str(name)) == [1, 10, 11, 12, 13]
-    assert branches(spark, str(name)) == {"main"}
-
-    # What does not touch the rows of `main` is in nobody's way.
-    waiting = staged(spark, name, load_table(spark, name), change)
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('theirs' = '1')")
-    spark.sql(f"ALTER TABLE {name} CREATE TAG theirs")
-    assert publish(waiting, {}).metadata.properties["theirs"] == "1"
-    assert ids(spark, str(name)) == [1, 2, 10, 11, 12, 13]
-    assert branches(spark, str(name)) == {"main", "theirs"}
-    drop(spark, name)
-
-
-def test_a_table_that_somebody_else_makes_meanwhile_stays_theirs(
-    spark: SparkSession, name: TableName, tmp_path: Path
-) -> None:
-    def make() -> None:
-        spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
-        spark.sql(f"INSERT INTO {name} VALUES (1)")
-
-    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
-    with numbered({0: before(make)}), pytest.raises(ConflictError):
-        staged(spark, name, None, change)
-    assert ids(spark, str(name)) == [1]
-    with pytest.raises(ConflictError):
-        staged(spark, name, None, change)
-    assert ids(spark, str(name)) == [1]
-    assert branches(spark, str(name)) == {"main"}
-    drop(spark, name)
-
-
-def test_a_new_table_is_not_dropped_when_it_is_abandoned(
-    spark: SparkSession, name: TableName, tmp_path: Path
-) -> None:
-    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
-    waiting = staged(spark, name, None, change)
-    second = staged(spark, name, load_table(spark, name), change)
-    with numbered() as calls:
-        abandon(waiting)
-    assert calls.names == ["commit"]
-    assert branches(spark, str(name)) == {second.branch}
-    publish(second, {})
-    assert ids(spark, str(name)) == [2]
-    spark.sql(f"INSERT INTO {name} VALUES (10)")
-    abandon(waiting)
-    assert ids(spark, str(name)) == [2, 10]
-    assert branches(spark, str(name)) == {"main"}
-    drop(spark, name)
-
-
-def test_properties_are_set_on_the_metadata_that_was_read(
-    spark: SparkSession, name: TableName, tmp_path: Path
-) -> None:
-    table = made(spark, name, tmp_path, 1)
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('x' = 'newer')")
-    with pytest.raises(ConflictError, match="somebody else"):
-        set_properties(table, {"x": "older"})
-    assert load_table(spark, name).metadata.properties["x"] == "newer"
-    set_properties(load_table(spark, name), {"x": "newest"})
-    assert load_table(spark, name).metadata.properties["x"] == "newest"
-    drop(spark, name)
-
-
-def test_snapshots_are_removed_from_the_metadata_that_was_read(
+def test_snapshots_of_old_metadata_stay(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
     made(spark, name, tmp_path, 1)
@@ -407,8 +229,7 @@ def test_snapshots_are_removed_from_the_metadata_that_was_read(
     # A REST catalog would not compare the metadata, and would remove the tag.
     with numbered() as calls, pytest.raises(ConflictError, match="somebody else"):
         remove(table, [oldest], [])
-    assert calls.names == []
-    assert branches(spark, str(name)) == {"main", "theirs"}
+    assert (calls.names, branches(spark, str(name))) == ([], {"main", "theirs"})
 
     spark.sql(f"ALTER TABLE {name} DROP TAG theirs")
     table = load_table(spark, name)
@@ -430,40 +251,6 @@ def test_snapshots_are_removed_from_the_metadata_that_was_read(
         remove(table, [oldest], [])
     assert str(table.current.metadataFileLocation()) in str(lost_main.value.hint)
     assert newest in load_table(spark, name).metadata.snapshots
-    drop(spark, name)
-
-
-def drop(spark: SparkSession, name: TableName) -> None:
-    spark.sql(f"DROP TABLE {name}")
-
-
-def lost(call: Any) -> Any:  # noqa: ANN401
-    """Let a commit happen, and the answer be lost."""
-    call()
-    raise RuntimeError(LOST)
-
-
-def never(call: Any) -> Any:  # noqa: ANN401, ARG001
-    raise RuntimeError(LOST)
-
-
-def test_a_commit_without_an_answer_is_looked_for(
-    spark: SparkSession, name: TableName, tmp_path: Path
-) -> None:
-    change = RowChange(described(tmp_path, file_of(tmp_path, 1)))
-    with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
-        staged(spark, name, None, change)
-    assert find_table(spark, name) is None
-    with numbered({0: lost}):
-        waiting = staged(spark, name, None, change)
-    with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
-        publish(waiting, {})
-    assert ids(spark, str(name)) == []
-    with numbered({0: lost}):
-        table = publish(waiting, {"told": "1"})
-    assert table.metadata.properties["told"] == "1"
-    assert ids(spark, str(name)) == [1]
-    drop(spark, name)
 
 
 def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:
@@ -478,9 +265,7 @@ def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:
         assert "classic" in str(refused.value.hint)
 
 
-def test_a_session_without_iceberg_is_told_what_to_add(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_lacks_iceberg(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(jvm.cache(spark), "iceberg", raising=False)
     monkeypatch.setattr(catalog, "_LIBRARY", "org.apache.iceberg.Nothing")
     with pytest.raises(MissingDependencyError, match="iceberg-spark-runtime"):

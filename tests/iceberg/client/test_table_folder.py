@@ -89,20 +89,17 @@ def put(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_snapshots_expire_where_only_the_file_io_can_look(
+def test_the_file_io_expires_snapshots(
     spark: SparkSession, table: IcebergTable, tmp_path: Path
 ) -> None:
     assert data_files(tmp_path / "db/t") == 2
     report = table.expire_snapshots(timedelta(0), retain_last=1)
     assert (report.snapshots, report.data_files, report.refused) == (1, 1, ())
-    assert data_files(tmp_path / "db/t") == 1
-    assert ids(spark, table.name) == [2]
+    assert (data_files(tmp_path / "db/t"), ids(spark, table.name)) == (1, [2])
 
 
 @pytest.mark.parametrize("place", ["metadata/v9.metadata.json", "_delta_log/0.json"])
-def test_metadata_of_another_table_are_seen_there(
-    table: IcebergTable, tmp_path: Path, place: str
-) -> None:
+def test_metadata_of_others_are_seen_there(table: IcebergTable, tmp_path: Path, place: str) -> None:
     put(tmp_path / "db/t" / place, _OTHER)
     for act in (table.expire_snapshots, table.remove_orphan_files):
         with pytest.raises(PlanError, match=f"not {table.name}'s alone: .*{place[:9]}") as refused:
@@ -133,8 +130,7 @@ def test_files_of_a_table_further_inside_are_refused(
         f"s3a://elsewhere{root}/x.parquet",
     ]
     found = sorted_out(loaded, folder, [*own, *others])
-    assert sorted(found.own) == sorted(own)
-    assert sorted(found.refused) == sorted(others)
+    assert (sorted(found.own), sorted(found.refused)) == (sorted(own), sorted(others))
     assert found.inner == (f"{root}/data/delta/", f"{root}/data/inner/")
 
 
@@ -147,9 +143,7 @@ def test_a_folder_that_is_given_is_the_data_of_no_other_table(
     assert data_files(tmp_path / "db/other") == 2
 
 
-def test_orphans_are_removed_where_only_the_file_io_can_look(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_orphans_are_removed_by_the_file_io(spark: SparkSession, tmp_path: Path) -> None:
     # Iceberg's procedure lists by the settings of the session.
     for key in ("impl.disable.cache", "mounttable.orphans.link./lake"):
         value = "true" if key.startswith("impl") else f"file://{tmp_path}"
@@ -197,6 +191,5 @@ def test_names_are_compared_as_hadoop_reads_them() -> None:
     home = "hdfs://node:8020"
     assert in_full("/t/x", home) == in_full("hdfs:/t/x", home) == in_full("hdfs:///t/x", home)
     assert in_full("hdfs://other/t", home) == "hdfs://other/t"
-    assert in_full("viewfs:/t", home) == "viewfs:///t"
-    assert in_full("FILE:/t", home) == "file:/t"
+    assert (in_full("viewfs:/t", home), in_full("FILE:/t", home)) == ("viewfs:///t", "file:/t")
     assert in_full("relative", home) == "relative"

@@ -32,10 +32,9 @@ from delvec.iceberg.commit.publish import (
     set_properties,
     stage,
 )
-from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove
+from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove, rollback
 from tests.conversion.targets import before, numbered
-from tests.iceberg.client.test_catalog import lost, never
-from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.deletes.tables import loaded, lost, never, new_table
 
 pytestmark = pytest.mark.spark
 
@@ -96,9 +95,7 @@ def test_a_commit_is_done_whether_spark_forgets_the_table_or_not(
     assert oldest not in found.snapshots
 
 
-def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
-    table: LoadedTable,
-) -> None:
+def test_each_kind_of_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
     oldest = next(reversed(list(table.metadata.ancestors()))).id
     acts: tuple[Callable[[], object], ...] = (
         lambda: commit_change(newest(table), "main", RowChange()),
@@ -106,6 +103,9 @@ def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
         lambda: create_tag(table, "t"),
         lambda: set_properties(newest(table), {"x": "1"}),
         lambda: remove(newest(table), [oldest], ["t"]),
+        lambda: create_branch(table, "a", staging=True),
+        lambda: drop_branch(table, "a"),
+        lambda: rollback(table, snapshot_id=table.metadata.refs["main"].snapshot_id),
     )
     for act in acts:
         metadata = newest(table).current.metadataFileLocation()
@@ -116,6 +116,7 @@ def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
             act()
         assert calls.names == ["commit"]
         assert newest(table).current.metadataFileLocation() != metadata
+    assert not [key for key in newest(table).metadata.properties if key.startswith("delvec.")]
     waiting = staged(table)
     with numbered({0: lost}):
         abandon(waiting)
@@ -134,13 +135,10 @@ def test_a_lost_race_leaves_no_manifest(table: LoadedTable) -> None:
     lists = {file.name for file in folder.glob("snap-*.avro")}
     found = newest(table).metadata
     assert lists == {name for name in found.file_names if name.startswith("snap-")}
-    assert len(lists) == 5
-    assert set(found.refs) == {"main"}
+    assert (len(lists), set(found.refs)) == (5, {"main"})
 
 
-def test_an_argument_that_was_right_until_others_committed_is_a_conflict(
-    table: LoadedTable,
-) -> None:
+def test_an_argument_that_is_wrong_by_now_is_a_conflict(table: LoadedTable) -> None:
     def tag() -> None:
         table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG b")
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from threading import Event
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from delvec.cli.exits import ExitCode, exit_code
 from delvec.errors import (
     ConflictError,
+    DelvecError,
     InvalidArgumentError,
     LockedError,
     StorageError,
@@ -37,8 +39,7 @@ from delvec.iceberg.commit.refs import create_branch, create_tag, drop_tag, roll
 from delvec.iceberg.maintain.procedures import expire_snapshots
 from delvec.iceberg.table import IcebergTable
 from tests.conversion.targets import before, branches, ids, numbered
-from tests.iceberg.client.test_catalog import lost
-from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.deletes.tables import loaded, lost, new_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -112,6 +113,23 @@ def eventually(is_true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def refusal(
+    table: LoadedTable,
+    words: str = ".",
+    kind: type[DelvecError] = LockedError,
+    **options: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Return the error of somebody who asks for the lock."""
+    with pytest.raises(kind, match=words) as told, hold_lock(table, "COMPACT", **options):
+        pytest.fail("two have the lock")
+    return told.value
+
+
+def state_of(held: Held) -> LockState:
+    assert held.state is not None
+    return held.state
+
+
 def is_of(held: Held, generation: int) -> bool:
     return held.state is not None and held.state.generation == generation
 
@@ -128,8 +146,7 @@ def advanced(table: LoadedTable, claim: LockState) -> LockState:
     """Commit the next generation of the lock for an owner, whoever has it."""
     held = Held(str(table.name))
     lock._advance(table, claim, held, lambda _: ())
-    assert held.state is not None
-    return held.state
+    return state_of(held)
 
 
 @pytest.mark.parametrize("catalog", ["lake", "sqlite"])
@@ -142,10 +159,7 @@ def test_one_has_it_until_it_is_given_back(spark: SparkSession, catalog: str) ->
         assert state == lock_state(newest(table))
         assert (state.generation, state.owner, state.operation) == (1, "first", "RESOLVE")
         assert branches(spark, str(table.name)) == {"main", "delvec-lock-1"}
-        with pytest.raises(LockedError) as refused, hold_lock(table, "COMPACT"):
-            pytest.fail("two have the lock")
-        error = refused.value
-        assert isinstance(error, ConflictError)
+        error = refusal(table)
         assert error.retryable
         assert (error.owner, error.operation) == ("first", "RESOLVE")
         assert error.expires is not None
@@ -169,9 +183,7 @@ def test_an_error_in_the_block_gives_it_back_and_passes(table: LoadedTable) -> N
     assert lock_state(newest(table)) is None
 
 
-def test_an_owner_that_lives_keeps_it_beyond_its_lease(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_an_owner_that_lives_keeps_it_for_long(table: LoadedTable, clock: HandClock) -> None:
     with hold_lock(table, "RESOLVE", owner="long") as held:
         first = held.state
         assert first is not None
@@ -179,12 +191,9 @@ def test_an_owner_that_lives_keeps_it_beyond_its_lease(
             clock.advance(100)
             eventually(partial(is_of, held, first.generation + number))
         held.check(newest(table))
-        assert held.state is not None
-        assert held.state.token == first.token
-        assert held.state.expires_ms == first.expires_ms + 400_000
-        with pytest.raises(LockedError) as refused, hold_lock(table, "COMPACT", wait=2.5):
-            pytest.fail("it was taken from an owner that lives")
-        assert refused.value.owner == "long"
+        assert state_of(held).token == first.token
+        assert state_of(held).expires_ms == first.expires_ms + 400_000
+        assert refusal(table, wait=2.5).owner == "long"
     assert set(newest(table).refs) == {"main"}
 
 
@@ -194,13 +203,11 @@ def test_a_dead_owners_lock_is_taken_over_after_its_lease_and_not_before(
     dead = left_behind(table, lease=100)
     for seconds in (0, 99, 10.9):
         clock.now += seconds
-        with pytest.raises(LockedError, match="dead/1"), hold_lock(table, "COMPACT"):
-            pytest.fail("too early")
+        refusal(table, "dead/1")
     with hold_lock(table, "COMPACT", wait=60) as held:
         assert clock.time() * 1000 > dead.expires_ms + 10_000
-        assert held.state is not None
-        assert held.state.generation == dead.generation + 1
-        assert set(newest(table).refs) == {"main", held.state.tag}
+        assert state_of(held).generation == dead.generation + 1
+        assert set(newest(table).refs) == {"main", state_of(held).tag}
     assert "took over the lock" in caplog.text
     assert "dead/1" in caplog.text
 
@@ -224,14 +231,13 @@ def test_one_of_two_takes_a_dead_owners_lock_over(table: LoadedTable, clock: Han
     assert lock_state(newest(table)) == taken[0]
 
 
-def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease(
+def test_a_lock_of_a_wrong_clock_is_watched_for_a_lease(
     table: LoadedTable, clock: HandClock
 ) -> None:
     clock.begin += 10_000
     owner = left_behind(table, lease=30)
     clock.begin -= 10_000
-    with pytest.raises(LockedError), hold_lock(table, "COMPACT", wait=20):
-        pytest.fail("watched for less than its lease")
+    refusal(table, wait=20)
     renewed: list[float] = []
 
     def renew() -> None:
@@ -247,9 +253,7 @@ def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease(
         assert clock.now > renewed[0] + 30, "counted from the renewal"
 
 
-def test_a_free_lock_is_left_to_those_who_wait_in_their_order(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_those_who_wait_have_it_in_their_order(table: LoadedTable, clock: HandClock) -> None:
     owner = left_behind(table)
     second = lock._Taker(table, replace(owner, owner="second", token=uuid4().hex), 600.0)
 
@@ -279,27 +283,22 @@ def test_a_claim_ends_with_its_lease_and_one_that_is_given_up_at_once(
     table: LoadedTable, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = left_behind(table, lease=1000)
-    with pytest.raises(LockedError), hold_lock(table, "COMPACT", wait=5):
-        pytest.fail("two have the lock")
+    refusal(table, wait=5)
     assert not lock_claims(newest(table)), "it was given up"
     with monkeypatch.context() as dying:
         dying.setattr(lock, "_release", lambda *_: None)
-        with pytest.raises(LockedError), hold_lock(table, "COMPACT", owner="dead/2", wait=30):
-            pytest.fail("two have the lock")
+        refusal(table, owner="dead/2", wait=30)
     lock._release(table, owner)
     [claim] = lock_claims(newest(table))
     assert (claim.owner, claim.lease_ms) == ("dead/2", 30_000), "no longer than it would wait"
     clock.now = 0.0
-    with pytest.raises(LockedError, match="next by dead/2"), hold_lock(table, "RESOLVE"):
-        pytest.fail("somebody else is before")
+    refusal(table, "next by dead/2")
     clock.now = 39.0
     with hold_lock(table, "RESOLVE"):
         assert not lock_claims(newest(table))
 
 
-def test_unlock_removes_what_is_over_and_the_rest_by_force(
-    table: LoadedTable, clock: HandClock
-) -> None:
+def test_unlock_removes_what_is_over_or_by_force(table: LoadedTable, clock: HandClock) -> None:
     opened = IcebergTable.for_name(table.spark, str(table.name))
     assert str(opened.unlock()) == f"UNLOCK of {table.name}: it is not locked"
     for force, seconds in ((False, 400), (True, 0)):
@@ -312,14 +311,12 @@ def test_unlock_removes_what_is_over_and_the_rest_by_force(
         assert lock_state(newest(table)) == dead
         report = opened.unlock(force=force)
         assert (report.owner, report.expires_ms) == ("dead/1", dead.expires_ms)
-        assert replace(planned, dry_run=False) == report
-        assert set(newest(table).refs) == {"main"}
+        assert (replace(planned, dry_run=False), set(newest(table).refs)) == (report, {"main"})
 
 
 def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:
     with hold_lock(table, "RESOLVE", lease=60, owner="slow") as held:
-        assert held.state is not None
-        thief = replace(held.state, owner="thief", token=uuid4().hex)
+        thief = replace(state_of(held), owner="thief", token=uuid4().hex)
         taken = advanced(table, thief)
         held.check()  # nobody has told it yet
         with pytest.raises(LockedError, match="thief has taken it over"):
@@ -333,8 +330,7 @@ def test_a_lock_that_somebody_removed_is_noticed_by_the_next_renewal(
     table: LoadedTable, clock: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with hold_lock(table, "RESOLVE") as held:
-        assert held.state is not None
-        drop_tag(load_table(table.spark, table.name), held.state.tag)
+        drop_tag(load_table(table.spark, table.name), state_of(held).tag)
         held.check()
         clock.advance(100)
         eventually(lambda: held.lost is not None)
@@ -374,11 +370,9 @@ def test_commits_of_others_are_no_loss(spark: SparkSession, catalog: str) -> Non
     table = empty(spark, catalog)
     insert(table, 1)
     with numbered({0: before(lambda: insert(table, 2))}), hold_lock(table, "RESOLVE") as held:
-        assert held.state is not None
         insert(table, 3)
         held.check(newest(table))
-    assert set(newest(table).refs) == {"main"}
-    assert ids(spark, str(table.name)) == [1, 2, 3]
+    assert (set(newest(table).refs), ids(spark, str(table.name))) == ({"main"}, [1, 2, 3])
     with hold_lock(table, "RESOLVE"), numbered({0: before(lambda: insert(table, 4))}):
         pass
     assert lock_state(newest(table)) is None
@@ -390,9 +384,7 @@ def test_a_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
     assert lock_state(newest(table)) is None
 
 
-def test_others_that_commit_again_and_again_win(
-    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_that_commit_again_win(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_ATTEMPTS", 2)
     always = {number: before(lambda: insert(table, 2)) for number in (0, 1)}
     with numbered(always), pytest.raises(ConflictError) as refused, hold_lock(table, "RESOLVE"):
@@ -422,14 +414,12 @@ def test_a_table_whose_main_is_empty_has_one(spark: SparkSession) -> None:
 def test_a_table_that_was_dropped_is_told(table: LoadedTable) -> None:
     with hold_lock(table, "RESOLVE"):
         table.spark.sql(f"DROP TABLE {table.name}")
-    with pytest.raises(TableNotFoundError), hold_lock(table, "RESOLVE"):
-        pytest.fail("there is no table")
+    refusal(table, kind=TableNotFoundError)
     table.spark.sql(f"CREATE TABLE {table.name} (id BIGINT) USING iceberg")
-    with pytest.raises(ConflictError, match="made again") as refused, hold_lock(table, "RESOLVE"):
-        pytest.fail("it is another table")
-    assert not refused.value.retryable
-    assert f"expected UUID {table.metadata.uuid}, found {newest(table).uuid}" in str(refused.value)
-    assert refused.value.hint
+    refused = refusal(table, "made again", kind=ConflictError)
+    assert not refused.retryable
+    assert f"expected UUID {table.metadata.uuid}, found {newest(table).uuid}" in str(refused)
+    assert refused.hint
 
 
 @pytest.mark.parametrize(("lease", "wait"), [(0.5, 0.0), (300.0, -1.0)])
@@ -452,8 +442,7 @@ def test_no_generation_is_used_that_others_have(table: LoadedTable) -> None:
     create_tag(table, "delvec-lock-x")
     assert lock_state(newest(table)) is None
     with hold_lock(table, "RESOLVE") as held:
-        assert held.state is not None
-        assert held.state.generation == 2
+        assert state_of(held).generation == 2
         assert set(newest(table).refs) == {"main", "delvec-lock-2", "delvec-lock-x"}
     assert next_generation(newest(table)) == 3
     create_branch(table, "delvec-lock-3")
@@ -484,14 +473,11 @@ def test_a_property_without_sense_is_no_lock(table: LoadedTable, wrong: str) -> 
 
 
 @pytest.mark.slow
-def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
-    spark: SparkSession, table: LoadedTable
-) -> None:
+def test_it_survives_expiry_and_rollback(spark: SparkSession, table: LoadedTable) -> None:
     # By this, expiry would remove each tag that has no age of its own.
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('history.expire.max-ref-age-ms'='1')")
     facade = IcebergTable.for_name(spark, str(table.name))
     with hold_lock(table, "RESOLVE") as held:
-        assert held.state is not None
         for number in (2, 3):
             insert(table, number)
         report = expire_snapshots(load_table(spark, table.name), timedelta(0))
@@ -502,20 +488,19 @@ def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
         first = max(newest(table).snapshots.values(), key=lambda each: each.timestamp_ms)
         rollback(table, snapshot_id=first.parent_id)
         held.check(newest(table))
-        assert facade.detail().branches == ("main",)
-        assert facade.detail().tags == (held.state.tag,)
+        assert (facade.detail().branches, facade.detail().tags) == (
+            ("main",),
+            (state_of(held).tag,),
+        )
         listed = {row["name"]: row["type"] for row in facade.refs().collect()}
-        assert listed == {"main": "branch", held.state.tag: "tag"}
+        assert listed == {"main": "branch", state_of(held).tag: "tag"}
         assert facade.check().ok
     assert ids(spark, str(table.name)) == [1, 2, 3]
     report = expire_snapshots(load_table(spark, table.name), timedelta(0))
-    assert report.snapshots == 2
-    assert len(newest(table).snapshots) == 1
+    assert (report.snapshots, len(newest(table).snapshots)) == (2, 1)
 
 
-def test_the_tag_of_a_dead_owner_goes_by_expiry_one_day(
-    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tag_of_the_dead_expires(table: LoadedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = left_behind(table)
     assert expire_snapshots(table, timedelta(0)).refs == ()
     drop_tag(table, dead.tag)
@@ -524,5 +509,4 @@ def test_the_tag_of_a_dead_owner_goes_by_expiry_one_day(
     time.sleep(1.2)
     assert expire_snapshots(load_table(table.spark, table.name), timedelta(0)).refs == (again.tag,)
     with hold_lock(table, "RESOLVE") as held:
-        assert held.state is not None
-        assert held.state.generation == again.generation + 1
+        assert state_of(held).generation == again.generation + 1

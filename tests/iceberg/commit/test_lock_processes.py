@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec.errors import LockedError
-from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.catalog import LoadedTable, load_table, table_name
 from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.commit.lock_state import lock_claims, lock_state
 from tests.iceberg.deletes.tables import loaded, new_table
@@ -26,6 +26,7 @@ from tests.iceberg.deletes.tables import loaded, new_table
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROCESSES = 8
+COMMAND = [sys.executable, "-m", f"{__package__}.test_lock_processes"]
 ROUNDS = 12
 DEADLINE = 300.0  # seconds for what takes a few
 LOOP = 120.0  # seconds
@@ -52,7 +53,7 @@ class Process:
             "spark.driver.memory": "512m",
         }
         self.running = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.racing", json.dumps(wanted), str(table.name)],
+            [*COMMAND, json.dumps(wanted), str(table.name)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -127,9 +128,7 @@ def test_of_eight_processes_one_wins_each_time(table: LoadedTable, tmp_path: Pat
     assert set(load_table(table.spark, table.name).metadata.refs) == {"main"}
 
 
-def test_of_two_processes_that_loop_both_have_their_turns(
-    table: LoadedTable, tmp_path: Path
-) -> None:
+def test_of_two_that_loop_both_have_their_turns(table: LoadedTable, tmp_path: Path) -> None:
     """One has the lock almost all the time, and never waits for it; the other only waits."""
     running = tmp_path / "running"
     running.touch()
@@ -149,9 +148,7 @@ def test_of_two_processes_that_loop_both_have_their_turns(
     assert not lock_claims(load_table(table.spark, table.name).metadata)
 
 
-def test_a_killed_owners_lock_is_taken_over_after_its_lease_and_never_before(
-    table: LoadedTable,
-) -> None:
+def test_a_killed_owners_lock_is_taken_over_after_its_lease(table: LoadedTable) -> None:
     lease = 6.0
     with process(table) as owner:
         assert owner.hear() == "ready"
@@ -174,3 +171,74 @@ def test_a_killed_owners_lock_is_taken_over_after_its_lease_and_never_before(
             assert time.time() * 1000 > left.expires_ms
             assert held.state is not None
             assert held.state.generation == left.generation + 1
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)  # noqa: T201
+
+
+def attempt(table: LoadedTable, lease: float = 300.0) -> None:
+    try:
+        with hold_lock(table, "RACE", lease=lease) as held:
+            assert held.state is not None
+            say("won", held.state.generation)
+            assert sys.stdin.readline() == "end\n"
+            held.check()
+        say("ended")
+    except LockedError:
+        say("lost")
+
+
+def count(table: LoadedTable, times: int, file: Path) -> None:
+    generations = []
+    for _ in range(times):
+        with hold_lock(table, "COUNT", wait=300) as held:
+            assert held.state is not None
+            generations.append(held.state.generation)
+            number = int(file.read_text())
+            time.sleep(0.05)
+            file.write_text(str(number + 1))
+    say(json.dumps(generations))
+
+
+def loop(table: LoadedTable, file: Path) -> None:
+    turns = 0
+    while file.exists():
+        try:
+            with hold_lock(table, "LOOP"):
+                turns += 1
+                time.sleep(1.0)
+        except LockedError:  # noqa: PERF203
+            time.sleep(0.05)
+    say(turns)
+
+
+def main() -> None:
+    """Take the lock of a table when it is told to, and say what became of it.
+
+    It prints `ready`, and then answers lines: `try` with `won <generation>` or `lost`, and a winner
+    has the lock until the line `end`; `keep <seconds>` is the same with a lease of so long; `count
+    <times> <path>` adds one to the number in a file so many times, each under the lock, and prints
+    the generations; `loop <path>` has the lock again and again, a second each and without a pause,
+    until the file is gone, and prints how often.
+    """
+    builder = SparkSession.builder.master("local[1]")
+    for key, value in json.loads(sys.argv[1]).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    table = load_table(spark, table_name(spark, sys.argv[2]))
+    say("ready")
+    for line in sys.stdin:
+        match line.split():
+            case ["try"]:
+                attempt(table)
+            case ["keep", lease]:
+                attempt(table, float(lease))
+            case ["loop", path]:
+                loop(table, Path(path))
+            case ["count", times, path]:
+                count(table, int(times), Path(path))
+
+
+if __name__ == "__main__":
+    main()

@@ -25,16 +25,13 @@ from tests.delta.builder import small_table
 from tests.iceberg.commit.test_commit import (  # noqa: F401
     test_a_commit_is_done_whether_spark_forgets_the_table_or_not,
     test_a_lost_race_leaves_no_manifest,
-    test_an_argument_that_was_right_until_others_committed_is_a_conflict,
-    test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer,
+    test_an_argument_that_is_wrong_by_now_is_a_conflict,
+    test_each_kind_of_commit_without_an_answer_is_looked_for,
 )
 from tests.iceberg.commit.test_lock import (  # noqa: F401
     clock,
     test_a_commit_without_an_answer_is_looked_for,
     test_one_of_two_takes_a_dead_owners_lock_over,
-)
-from tests.iceberg.commit.test_refs import (  # noqa: F401
-    test_a_commit_without_an_answer_is_looked_for as test_a_branch_without_an_answer_is_looked_for,
 )
 from tests.iceberg.rest_server import RestServer, running_server
 
@@ -142,8 +139,7 @@ def test_a_branch_is_made_beside_commits_of_others_to_main(table: LoadedTable) -
 
     with numbered({0: before(insert)}) as calls:
         create_branch(table, "audit")
-    assert calls.names == ["commit"]
-    assert ids(table.spark, str(table.name)) == [1, 2, 3]
+    assert (calls.names, ids(table.spark, str(table.name))) == (["commit"], [1, 2, 3])
     assert ids(table.spark, str(table.name), "'audit'") == [1, 2]
 
 

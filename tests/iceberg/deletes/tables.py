@@ -89,3 +89,16 @@ def deletes_of(spark: SparkSession, name: str) -> list[tuple[int, str, int]]:
     spark.catalog.refreshTable(name)
     found = spark.sql(f"SELECT content, file_format, record_count FROM {name}.delete_files")
     return sorted((row[0], row[1], row[2]) for row in found.collect())
+
+
+LOST = "An error occurred: org.apache.iceberg.exceptions.CommitStateUnknownException: no answer"
+
+
+def lost(call: Any) -> Any:  # noqa: ANN401
+    """Let a commit happen, and the answer be lost."""
+    call()
+    raise RuntimeError(LOST)
+
+
+def never(call: Any) -> Any:  # noqa: ANN401, ARG001
+    raise RuntimeError(LOST)

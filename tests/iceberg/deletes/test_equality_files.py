@@ -73,9 +73,7 @@ class TestBytes:
             ("decimal(19, 2)", [1], "FIXED_LEN_BYTE_ARRAY", "Decimal(precision=19, scale=2)"),
         ],
     )
-    def test_types_are_those_of_icebergs_writers(
-        self, kind: str, keys: list[Any], physical: str, logical: str
-    ) -> None:
+    def test_types_in_files(self, kind: str, keys: list[Any], physical: str, logical: str) -> None:
         [file] = parts(keys, [column(kind)])
         found = file.schema.column(0)
         assert found.physical_type == physical
@@ -165,8 +163,7 @@ class TestBytes:
         columns = [column("uuid"), KeyColumn(1, "id", "boolean", required=False)]
         found = json.loads(as_equality_delete(json.dumps(described), columns, Scope(3)))
         assert found["content"] == "equality-deletes"
-        assert (found["spec-id"], found["partition"]) == (3, [])
-        assert found["equality-ids"] == [7, 1]
+        assert (found["spec-id"], found["partition"], found["equality-ids"]) == (3, [], [7, 1])
         assert found["sort-order-id"] == 0
         assert found["lower-bounds"] == {"keys": [1], "values": ["00"]}
         assert "first-row-id" not in found
@@ -279,9 +276,7 @@ class TestStockIceberg:
         "kind",
         ["binary", "fixed[3]", "string", "decimal(38, 2)", pytest.param("uuid", marks=WITH_UUIDS)],
     )
-    def test_many_keys_of_types_that_readers_reuse_the_memory_of(
-        self, spark: SparkSession, kind: str
-    ) -> None:
+    def test_keys_whose_memory_readers_reuse(self, spark: SparkSession, kind: str) -> None:
         table = created(spark, [field(1, "id", "int"), field(2, "k", kind)])
         sql = KINDS[kind][0]
         others: dict[str, list[Any]] = {
@@ -312,7 +307,7 @@ class TestStockIceberg:
             ),
         ],
     )
-    def test_types_that_spark_does_not_have(
+    def test_types_that_spark_lacks(
         self, spark: SparkSession, kind: str, values: list[Any]
     ) -> None:
         table = created(spark, [field(1, "id", "int"), field(2, "k", kind)])

@@ -148,16 +148,6 @@ def test_deletes_of_other_writers(types: IcebergTable, case: str) -> None:
     types.drop_branch(branch)
 
 
-@pytest.mark.slow
-def test_ours_beside_those_of_others(types: IcebergTable) -> None:
-    types.create_branch("both")
-    delete_by_java(types, [{"i": 7}], ["i"], file_format="avro", branch="both")
-    types.delete_keys([-5, 100], "i", branch="both")
-    types.delete_keys([None], "l", branch="both")
-    assert ids(types, "both") == [2]
-    types.drop_branch("both")
-
-
 def test_a_field_of_a_struct(types: IcebergTable) -> None:
     """Stock Iceberg's reader for Spark fails, or deletes other rows: see `key_columns`."""
     types.create_branch("nested")

@@ -51,17 +51,14 @@ def test_small_files_become_one_and_no_row_changes(spark: SparkSession, version:
     assert "dry run, nothing was written\n  data files  6 -> 1" in str(planned)
     assert len(contents(table)) == 7, "a dry run writes nothing"
     report = compact(loaded(table), options={"remove-dangling-deletes": True})
-    assert contents(table) == ["data"]
-    assert rows(table) == before
-    assert len(before) == 17
+    assert (contents(table), rows(table), len(before)) == (["data"], before, 17)
     head = loaded(table).metadata.head()
     assert head is not None
     assert report.bytes_rewritten == planned.bytes_rewritten
     assert (report.files_rewritten, report.files_added, report.files_failed) == (6, 1, 0)
     assert report.delete_files_removed == 1
     assert report.snapshot_id is not None
-    assert list(report.phases) == ["lock", "rewrite"]
-    assert report.to_json()["files_rewritten"] == 6
+    assert (list(report.phases), report.to_json()["files_rewritten"]) == (["lock", "rewrite"], 6)
     assert f"COMPACT of {table.name}: snapshot {report.snapshot_id} of main" in str(report)
     assert set(loaded(table).metadata.refs) == {"main"}
     again = compact(loaded(table))

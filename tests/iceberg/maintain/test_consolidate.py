@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +21,7 @@ from delvec.spark import jvm
 from delvec.storage.listed_files import local_path
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
 from tests.iceberg.deletes.tables import open_new, rewrite_data_files
+from tests.iceberg.deletes.test_equality_files import KINDS
 from tests.iceberg.maintain.tables import (
     ENABLED,
     deletes,
@@ -40,6 +40,14 @@ def rows(*ids: int) -> str:
     return ", ".join(f"({each}, 's{each}')" for each in ids)
 
 
+def deleted(table: IcebergTable, *ids: int) -> set[str]:
+    """Insert rows, delete the first two in a commit each; return the names of delete files."""
+    insert(table, rows(*ids))
+    for key in (1, 2):
+        table.delete_keys([key], "id")
+    return files_of(table)
+
+
 def numbers(table: IcebergTable, branch: str = "main") -> list[int]:
     return [each.sequence_number for each in deletes(table, branch)]
 
@@ -54,9 +62,7 @@ def unchanged(table: IcebergTable, branch: str = "main") -> Any:  # noqa: ANN401
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
-def test_small_deletes_become_one_of_the_last_sequence_number(
-    spark: SparkSession, version: int
-) -> None:
+def test_small_deletes_become_one_of_the_last_number(spark: SparkSession, version: int) -> None:
     table = open_new(spark, version=version, properties=ENABLED)
     insert(table, rows(*range(1, 9)))
     for key in (1, 2, 3, 2):
@@ -68,8 +74,7 @@ def test_small_deletes_become_one_of_the_last_sequence_number(
     assert (report.files_before, report.files_after, report.vectors_after) == (4, 1, 0)
     assert (report.keys_before, report.keys_after, report.merged) == (4, 3, 4)
     [merged] = deletes(table)
-    assert (merged.sequence_number, merged.record_count) == (5, 3)
-    assert report.bytes_after == merged.size
+    assert (merged.sequence_number, merged.record_count, report.bytes_after) == (5, 3, merged.size)
     assert [row[0] for row in stock(table)] == [4, 5, 6, 7, 8]
     again = table.consolidate_deletes()
     assert again.snapshot_id is None
@@ -87,8 +92,7 @@ def test_a_key_that_was_inserted_between_two_deletes_of_others_stays(spark: Spar
     table.delete_keys([2], "id")
     table.delete_keys([3], "id")
     report = unchanged(table)
-    assert numbers(table) == [2, 5]
-    assert [row[0] for row in stock(table)] == [1, 4]
+    assert (numbers(table), [row[0] for row in stock(table)]) == ([2, 5], [1, 4])
     [apart] = report.unmerged
     assert (apart.columns, apart.scope, apart.deletes) == (("id",), "global", 2)
     assert "sequence number 3" in str(report)
@@ -157,8 +161,7 @@ def test_vectors_of_a_staging_branch_stay_vectors(spark: SparkSession) -> None:
     before = own(table, "stage")
     report = table.consolidate_deletes("stage")
     assert (report.vectors_before, report.files_before) == (4, 1)
-    assert (report.vectors_after, report.files_after) == (1, 1)
-    assert own(table, "stage") == before
+    assert (report.vectors_after, report.files_after, own(table, "stage")) == (1, 1, before)
     assert sorted(each.record_count for each in deletes(table, "stage")) == [2, 4]
     assert numbers(table, "stage") == [6, 6]
     assert table.consolidate_deletes("stage").snapshot_id is None
@@ -185,8 +188,7 @@ def test_vectors_that_others_brought_to_main_become_readable(
     assert numbers(table) == found
     monkeypatch.setattr(group_keys, "_MOST_KEYS", 0)  # as if they were too many for one job
     report = table.consolidate_deletes("stage")  # it shares the snapshots of main
-    assert (report.repaired, report.keys_after) == (2, 2)
-    assert stock(table, "stage") == before
+    assert (report.repaired, report.keys_after, stock(table, "stage")) == (2, 2, before)
 
 
 def test_deletes_that_compaction_applied_are_removed(spark: SparkSession) -> None:
@@ -231,14 +233,10 @@ def test_an_append_in_between_leaves_the_merged_files_usable(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3, 4))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3, 4)
     calls = concurrently(monkeypatch, lambda: insert(table, rows(1, 5)))
     report = table.consolidate_deletes()
-    assert (report.conflicts, calls) == (1, [1, 1])
-    assert [row[0] for row in stock(table)] == [1, 3, 4, 5]
+    assert (report.conflicts, calls, [row[0] for row in stock(table)]) == (1, [1, 1], [1, 3, 4, 5])
     assert len(files_of(table) - written) == 1  # written once
 
 
@@ -246,10 +244,7 @@ def test_a_compaction_in_between_calls_for_another_plan(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3, 4))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3, 4)
     calls = concurrently(monkeypatch, lambda: rewrite_data_files(spark, table.name))
     report = table.consolidate_deletes()
     # Iceberg itself removes deletes that are older than all data, when it rewrites a manifest.
@@ -259,14 +254,9 @@ def test_a_compaction_in_between_calls_for_another_plan(
 
 
 @pytest.mark.more
-def test_conflicts_again_and_again_end(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conflicts_come_to_an_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_new(spark)
-    insert(table, rows(1, 2, 3))
-    for key in (1, 2):
-        table.delete_keys([key], "id")
-    written = files_of(table)
+    written = deleted(table, 1, 2, 3)
     monkeypatch.setattr(consolidate, "_ATTEMPTS", 2)
     concurrently(monkeypatch, lambda: insert(table, rows(9)), times=9)
     with pytest.raises(ConflictError, match="2 times in a row"):
@@ -275,9 +265,7 @@ def test_conflicts_again_and_again_end(
 
 
 @pytest.mark.slow
-def test_large_groups_are_written_by_executors(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executors_write_large_groups(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_new(spark, "id bigint, u string")
     insert(table, ", ".join(f"({each}, 'u{each}')" for each in range(10)))
     for start in (0, 4):
@@ -340,40 +328,20 @@ def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: 
     assert table.consolidate_deletes().snapshot_id is None
 
 
-TYPES = {
-    "boolean": ("true", "false"),
-    "int": ("-1", "2147483647"),
-    "long": ("-1", "9223372036854775807"),
-    "date": ("DATE'1969-12-31'", "DATE'2024-02-29'"),
-    "timestamp": (
-        "TIMESTAMP_NTZ'1969-12-31 23:59:59.999999'",
-        "TIMESTAMP_NTZ'2024-02-29 12:00:00.000001'",
-    ),
-    "timestamptz": (
-        "TIMESTAMP'1969-12-31 23:59:59.999999Z'",
-        "TIMESTAMP'2024-02-29 12:00:00.000001+09:00'",
-    ),
-    "string": ("''", "'zoë'"),
-    "uuid": (f"'{UUID(int=1)}'", f"'{UUID(int=1 << 127)}'"),
-    "binary": ("X''", "X'FF00'"),
-    "decimal(9, 2)": ("-0.01BD", "1234567.89BD"),
-    "decimal(38, 10)": ("-1234567890123456789012345678.0000000001BD", "0.5BD"),
-}
-
-
 @pytest.mark.slow
 def test_keys_of_all_types_stay_exact(spark: SparkSession) -> None:
-    columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(TYPES)]
+    kinds = {kind: each for kind, each in KINDS.items() if not kind.startswith("fixed")}
+    columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(kinds)]
     table = table_of(spark, columns)
     names = [each["name"] for each in columns]
-    first, second = (", ".join(values) for values in zip(*TYPES.values(), strict=True))
-    insert(table, f"({first}), ({second}), ({', '.join(['null'] * len(names))})")
-    insert(table, f"({first})")
+    ddl = ", ".join(f"c{place} {sql}" for place, (sql, _) in enumerate(kinds.values()))
+    first, second = (tuple(values[at] for _, values in kinds.values()) for at in (0, 1))
+    for some in ([first, second, (None,) * len(kinds)], [first]):
+        table.append(spark.createDataFrame(some, ddl).coalesce(1))
     keys = spark.table(table.name)
-    one = keys.where("c1 = -1").select(*names)
-    table.delete_keys(one, columns=names)
-    table.delete_keys(keys.where("c1 IS NULL").select(*names), columns=names)
-    table.delete_keys(one, columns=names)
+    one = keys.where("c1 = -5").select(*names)
+    for some_keys in (one, keys.where("c1 IS NULL").select(*names), one):
+        table.delete_keys(some_keys, columns=names)
     before = stock(table)
     assert len(before) == 1
     report = table.consolidate_deletes()
@@ -435,7 +403,6 @@ def test_a_compaction_that_began_before_changes_no_row(spark: SparkSession) -> N
     rewrite.deleteFile(replaced)
     rewrite.addFile(data_file(table, made))
     rewrite.commit()
-    assert [row[0] for row in stock(table)] == [3, 4, 9]
-    assert stock(table) == own(table)
+    assert ([row[0] for row in stock(table)], stock(table)) == ([3, 4, 9], own(table))
     insert(table, "(1, 'new'), (2, 'new')")
     assert [row[0] for row in stock(table)] == [1, 2, 3, 4, 9]

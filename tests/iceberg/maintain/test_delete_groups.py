@@ -49,27 +49,43 @@ def test_deletes_are_merged_between_the_sequence_numbers_of_data() -> None:
     )
 
 
-def test_deletes_of_one_commit_are_merged_and_data_of_the_same_commit_is_newer() -> None:
-    plan = planned([delete(3, "a"), delete(3, "b"), delete(4)], [1, 3])
-    assert merged(plan) == [([3, 3], 3)]
-    assert len(plan.apart) == 1
+MIB = 1 << 20
+VECTOR = delete(2, vector=True)
+# Deletes, sequence numbers of data, whether the branch is a staging branch; what is merged to what.
+MERGED: dict[str, tuple[list[EqualityDeleteFile], list[int], bool, list[tuple[list[int], int]]]] = {
+    "of one commit": ([delete(3, "a"), delete(3, "b"), delete(4)], *([1, 3], False, [([3, 3], 3)])),
+    "of other keys": ([delete(2), delete(3, ids=(2,))], [1], False, []),
+    "of a string null": ([delete(2), delete(3, partition='["null"]')], [1], False, []),
+    "of null": (
+        [delete(2, partition='["null"]'), delete(3, partition="[null]")],
+        *([1], False, []),
+    ),
+    "keys in any order": (
+        [delete(2, ids=(1, 2)), delete(3, ids=(2, 1))],
+        *([1], False, [([2, 3], 3)]),
+    ),
+    "large": ([delete(2, size=40 * MIB), delete(3, keys=20_000_000), delete(4)], *([1], False, [])),
+    "medium": ([delete(each, size=20 * MIB) for each in range(2, 6)], [1], False, [([2, 3, 4], 4)]),
+    "a vector that stays": ([VECTOR, delete(3)], [1], True, []),
+    "a vector that others read": ([VECTOR, delete(3)], [1], False, [([2, 3], 3)]),
+    "a vector alone": ([VECTOR], [1], False, [([2], 2)]),
+    "a large vector": ([delete(2, vector=True, size=40 * MIB)], [1], False, [([2], 2)]),
+    "a vector and two files": ([VECTOR, delete(3), delete(4)], [1], True, [([2, 3, 4], 4)]),
+}
+
+
+@pytest.mark.parametrize("case", MERGED)
+def test_what_is_merged(case: str) -> None:
+    files, data, staging, expected = MERGED[case]
+    plan = planned(files, data, staging=staging)
+    assert (merged(plan), plan.is_empty) == (expected, not expected)
 
 
 def test_a_delete_without_older_data_is_dangling() -> None:
     plan = planned([delete(2), delete(3), delete(4)], [3])
     assert [each.sequence_number for each in plan.dangling] == [2, 3]
-    assert plan.groups == ()
-    assert not plan.is_empty
+    assert (plan.groups, plan.is_empty) == ((), False)
     assert planned([delete(2)], []).dangling
-
-
-def test_other_keys_and_partitions_are_not_merged() -> None:
-    data = [1]
-    others = [delete(3, "a", ids=(2,)), delete(3, "b", partition='["null"]')]
-    plan = planned([delete(2), *others, delete(3, "c", partition="[null]")], data)
-    assert plan.is_empty
-    plan = planned([delete(2, ids=(1, 2)), delete(3, ids=(2, 1))], data)
-    assert merged(plan) == [([2, 3], 3)]
 
 
 def test_the_partition_decides_which_data_counts() -> None:
@@ -77,22 +93,6 @@ def test_the_partition_decides_which_data_counts() -> None:
     sequences = DataSequences((1, 3), {each.path: (1,) for each in files})
     plan = plan_deletes(files, sequences, staging=False, unwritable={})
     assert merged(plan) == [([2, 4], 4)]
-
-
-def test_large_files_stay() -> None:
-    plan = planned([delete(2, size=40 << 20), delete(3, keys=20_000_000), delete(4)], [1])
-    assert plan.is_empty
-    plan = planned([delete(number, size=20 << 20) for number in (2, 3, 4, 5)], [1])
-    assert merged(plan) == [([2, 3, 4], 4)]
-
-
-def test_vectors_stay_vectors_on_staging_branches_only() -> None:
-    files = [delete(2, vector=True), delete(3)]
-    assert planned(files, [1], staging=True).is_empty
-    assert merged(planned(files, [1])) == [([2, 3], 3)]
-    assert merged(planned(files[:1], [1])) == [([2], 2)]
-    assert merged(planned([delete(2, vector=True, size=40 << 20)], [1])) == [([2], 2)]
-    assert merged(planned([*files, delete(4)], [1], staging=True)) == [([2, 3, 4], 4)]
 
 
 def test_columns_that_cannot_be_written_are_left_alone() -> None:

@@ -33,18 +33,12 @@ def minus(*values: Any) -> Deleted:  # noqa: ANN401
     return Deleted(values)
 
 
-def _form(name: str, *marks: pytest.MarkDecorator) -> Any:  # noqa: ANN401
+def form(name: str, *marks: pytest.MarkDecorator) -> Any:  # noqa: ANN401
     return pytest.param((int(name[1]), name[3:]), id=name, marks=marks)
 
 
 # What finds rows and what writes deletes know nothing of each other: two forms have all four.
-FORMS = [_form(name, pytest.mark.slow) for name in ("v3 index", "v2 join")]
-
-
-def forms(*quick: str) -> pytest.MarkDecorator:
-    """Run a test in both forms; in the quick set, in those that are named."""
-    others = [each for each in FORMS if each.id not in quick]
-    return pytest.mark.parametrize("form", [*map(_form, quick), *others])
+FORMS = [form(name, pytest.mark.slow) for name in ("v3 index", "v2 join")]
 
 
 @dataclass(frozen=True)

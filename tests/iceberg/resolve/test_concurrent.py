@@ -1,34 +1,46 @@
-"""Commits of others between the plan of a resolve and its commit."""
+"""Commits of others between the plan of a resolve and its commit, and resolves that are killed.
+
+The target reads as before or as after, and the next call goes on.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from delvec import IcebergTable
+from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.commit import commit as attempts
 from delvec.iceberg.commit.branch_commit import commit_change
 from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock_state import lock_tags
+from delvec.iceberg.resolve import resolve as resolver
 from delvec.iceberg.resolve import resolve as step
+from delvec.iceberg.resolve.find import FoundRows
 from delvec.iceberg.resolve.plan import ResolveOptions
-from delvec.iceberg.resolve.resolve import resolve
+from delvec.iceberg.resolve.resolve import Step, resolve
+from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
 from delvec.iceberg.table import maintenance
-from tests.iceberg.deletes.tables import new_table
+from tests.conversion.targets import Killed, numbered
+from tests.iceberg.deletes.tables import by_spark, lost, never, new_table
 from tests.iceberg.resolve.following import following, shared_catalog
 from tests.iceberg.search.indexes import compare_index
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -107,14 +119,32 @@ def test_what_is_committed_while_it_waits_for_the_lock_is_resolved_too(
         return real(*arguments, **named)
 
     monkeypatch.setattr(maintenance, "hold_lock", late)
-    assert resolved(table, how).keys == 2
-    assert rows(table) == sorted(AFTER.items())[2:]
+    assert (resolved(table, how).keys, rows(table)) == (2, sorted(AFTER.items())[2:])
+
+
+@pytest.mark.slow
+def test_a_branch_that_is_dropped_meanwhile_is_not_taken_over(spark: SparkSession) -> None:
+    table = table_with_changes(spark, 3, "staged")
+    with (
+        meanwhile(lambda: table.drop_branch(STAGING)),
+        pytest.raises(ConflictError, match="was dropped or moved meanwhile"),
+    ):
+        resolved(table, "staged")
+    assert rows(table) == [(each, 0) for each in range(10)]
+
+
+@pytest.mark.slow
+def test_rows_that_are_appended_during_a_verification(spark: SparkSession) -> None:
+    table = table_with_changes(spark, 3, "in place")
+    with meanwhile(lambda: table.append(frame(spark, 3, 77))):
+        resolved(table, "in place")
+    assert rows(table) == [*sorted(AFTER.items()), (77, 3)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("how", ["in place", "staged"])
-def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, version: int) -> None:
+def test_a_rollback_in_between(spark: SparkSession, how: str, version: int) -> None:
     table = table_with_changes(spark, version, how)
     first = table.history().where("parent_id IS NULL").first()
     assert first is not None
@@ -124,8 +154,7 @@ def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, versi
         report = resolved(table, how)
     # In place the deletes are gone with the rollback.
     expected = [(each, 0) for each in range(10)] if how == "in place" else sorted(AFTER.items())
-    assert rows(table) == expected
-    assert report.commits == (how == "staged")
+    assert (rows(table), report.commits) == (expected, how == "staged")
     assert resolved(table, how).commits == 0
 
 
@@ -133,17 +162,14 @@ def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, versi
 @pytest.mark.parametrize(
     ("how", "version"), [("staged", 3), ("staged", 2), ("in place", 2), ("in place", 3)]
 )
-def test_another_resolver_between_plan_and_commit(
-    spark: SparkSession, how: str, version: int
-) -> None:
+def test_another_resolver_in_between(spark: SparkSession, how: str, version: int) -> None:
     """The lock would keep it out; nothing may hang on that."""
     table = table_with_changes(spark, version, how)
     choices = ResolveOptions(staging=None if how == "in place" else STAGING)
     with meanwhile(lambda: resolve(table._load(), choices)) as seen:
         report = resolved(table, how)
     assert len(seen) == 2  # its own, and that of the other
-    assert report.commits == 0
-    assert rows(table) == sorted(AFTER.items())
+    assert (report.commits, rows(table)) == (0, sorted(AFTER.items()))
     made = table.history().where("summary['delvec.operation'] = 'resolve'").count()
     assert made == 1
 
@@ -151,9 +177,7 @@ def test_another_resolver_between_plan_and_commit(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["in place", "staged"])
 @pytest.mark.parametrize("change", ["ADD COLUMN extra int", "DROP COLUMN s", "DROP COLUMN id"])
-def test_a_schema_change_between_plan_and_commit(
-    spark: SparkSession, how: str, change: str
-) -> None:
+def test_a_schema_change_in_between(spark: SparkSession, how: str, change: str) -> None:
     table = table_with_changes(spark, 3, how)
 
     def alter() -> None:
@@ -175,55 +199,18 @@ def test_a_schema_change_between_plan_and_commit(
     assert equality_deletes(table) == 0
 
 
-@contextmanager
-def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
-    """Let the catalog not answer to the first commit of a snapshot, which happens or not."""
-    real, seen = attempts._publish, list[None]()
-    view: Any = spark._jvm
-
-    class Silent:
-        """A transaction whose catalog does not answer."""
-
-        def __init__(self, transaction: Any) -> None:  # noqa: ANN401
-            self._transaction = transaction
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            return getattr(self._transaction, name)
-
-        def underlyingOps(self) -> Silent:  # noqa: N802
-            return self
-
-        def commit(self, start: Any, final: Any) -> None:  # noqa: ANN401
-            if committed:
-                self._transaction.underlyingOps().commit(start, final)
-            cause = view.java.lang.RuntimeException("no answer")
-            made = view.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
-            raise Py4JJavaError("commit", made)
-
-    def publish(table: Any, transaction: Any, snapshot_id: Any) -> None:  # noqa: ANN401
-        if snapshot_id is not None and not seen:
-            seen.append(None)
-            transaction = replace(transaction, handle=Silent(transaction.handle))
-        real(table, transaction, snapshot_id)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempts, "_publish", publish)
-        yield
-    assert seen
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["staged", "in place"])
 def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) -> None:
     table = table_with_changes(spark, 3, how)
     before = rows(table)
-    with no_answer(spark, committed=False), pytest.raises(CommitStateUnknownError):
+    # The lock, the file of vectors, the snapshot.
+    with numbered({2: never}) as calls, pytest.raises((CommitStateUnknownError, RuntimeError)):
         resolved(table, how)
-    assert rows(table) == before
-    with no_answer(spark, committed=True):
+    assert (calls.names[:3], rows(table)) == (["commit", "write", "commit"], before)
+    with numbered({2: lost}):
         report = resolved(table, how)
-    assert report.commits == 1
-    assert rows(table) == sorted(AFTER.items())
+    assert (report.commits, rows(table)) == (1, sorted(AFTER.items()))
     assert resolved(table, how).commits == 0
 
 
@@ -262,7 +249,7 @@ def random_changes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_writer_commits_each_second_beside_a_service(
+def test_a_writer_commits_beside_a_service(
     spark: SparkSession, tmp_path: Path, version: int
 ) -> None:
     catalog, settings = shared_catalog(spark, tmp_path)
@@ -294,3 +281,137 @@ def test_a_writer_commits_each_second_beside_a_service(
     assert index is not None
     difference = compare_index(newest, head.id, index)
     assert (difference.files, difference.missing, difference.wrong) == (0, 0, 0)
+
+
+OLD = [(number, 0) for number in range(10)]
+NEW = [(0, 0), (1, 1), (4, 0), (5, 2), (6, 0), (7, 0), (8, 0), (9, 0), (11, 1), (12, 2)]
+
+
+def staged_table(spark: SparkSession, version: int) -> IcebergTable:
+    """A table of the rows OLD, with staged changes after which they are NEW."""
+    table = delvec.IcebergTable.for_name(spark, new_table(spark, version=version))
+    table.append(frame(spark, 0, *range(10)))
+    table.upsert(frame(spark, 1, 1, 5, 11), "id", branch=STAGING)
+    table.delete_keys([2, 3, 99], "id", branch=STAGING)
+    table.upsert(frame(spark, 2, 5, 12), "id", branch=STAGING)
+    return table
+
+
+def unlock(table: IcebergTable) -> None:
+    """End the lock of the dead, as the end of its lease does."""
+    for tag in lock_tags(load_table(table.spark, table.identifier).metadata):
+        table.drop_tag(tag)
+
+
+def check_end(table: IcebergTable) -> None:
+    """All was taken over once, and nothing is left of deletes by key."""
+    assert rows(table) == NEW
+    found = table.spark.sql(f"SELECT content, file_path FROM {table.name}.files").collect()
+    assert {row[0] for row in found} <= {0, 1}
+    paths = [row[1] for row in found if row[0] == 0]
+    assert len(paths) == len(set(paths))
+    taken = table.history().where("summary['delvec.operation'] = 'resolve'").count()
+    assert taken == 1
+    assert table.check().ok
+    assert table.resolve("id", staging=STAGING).snapshot_id is None
+    assert rows(table) == NEW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_resolve_that_dies_is_made_good_by_the_next(spark: SparkSession, version: int) -> None:
+    whole = staged_table(spark, version)
+    with numbered() as calls:
+        whole.resolve("id", staging=STAGING)
+    names, published = calls.names, len(calls.names) - 2
+    assert ([names[0], *names[published:]], set(names[1:published])) == (["commit"] * 3, {"write"})
+    for number in range(len(names)):
+        if version == 3 and number == 0:
+            continue  # the lock alone
+        table = staged_table(spark, version)
+        with numbered(kill=(number, "after")) as calls, pytest.raises(Killed):
+            table.resolve("id", staging=STAGING)
+        assert calls.names[: number + 1] == names[: number + 1]
+        assert rows(table) == (NEW if number >= published else OLD)
+        unlock(table)
+        report = table.resolve("id", staging=STAGING)
+        assert (report.snapshot_id is None) == (number >= published)
+        check_end(table)
+
+
+POINTS: dict[str, tuple[Any, str, str]] = {
+    "planned": (Step, "_planned", "after"),
+    "found": (FoundRows, "search", "after"),
+    "vectors written": (step, "write_position_vectors", "after"),
+    "manifests written": (step, "require_deletes", "after"),
+    "committed": (step, "commit_change", "after"),
+    "index not updated": (resolver, "update_index", "before"),
+    "index updated": (resolver, "update_index", "after"),
+    "staging not restarted": (resolver, "restart_branch", "before"),
+    "staging restarted": (resolver, "restart_branch", "after"),
+}
+BEFORE = {"planned", "found", "vectors written", "manifests written"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([3, 2]), strict=False)))
+def test_a_killed_process_leaves_a_good_target(
+    spark: SparkSession, point: str, version: int
+) -> None:
+    table = staged_table(spark, version)
+    table.build_index("id")
+    warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
+    done = subprocess.run(
+        [sys.executable, "-m", f"{__package__}.test_concurrent", warehouse, table.name, point],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        start_new_session=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert rows(table) == (OLD if point in BEFORE else NEW)
+    assert lock_tags(load_table(spark, table.identifier).metadata)
+    unlock(table)
+    report = table.resolve("id", staging=STAGING, index="index", restart_staging=True)
+    assert (report.snapshot_id is not None) == (point in BEFORE)
+    check_end(table)
+    newest = load_table(spark, table.identifier)
+    head = newest.metadata.head()
+    assert head is not None
+    ids = [newest.metadata.schema["fields"][0]["id"]]
+    index = open_index(newest, ids)
+    assert index is not None
+    found = compare_index(newest, head.id, index)
+    assert (found.missing, found.wrong) == (0, 0)
+    found = compare_index(newest, head.id, update_index(newest, head.id, ids))
+    assert (found.files, found.missing, found.wrong) == (0, 0, 0)
+    # The branch is as good as new.
+    table.upsert(frame(spark, 3, 5), "id", branch=STAGING)
+    table.resolve("id", staging=STAGING, index="index", restart_staging=True)
+    assert by_spark(spark, table.name, "n") == [0, 0, 0, 0, 0, 0, 1, 1, 2, 3]
+    table.expire_snapshots("2100-01-01", retain_last=1)
+    assert by_spark(spark, table.name, "n") == [0, 0, 0, 0, 0, 0, 1, 1, 2, 3]
+
+
+def _die_at(warehouse: str, name: str, point: str) -> None:
+    """Resolve, and die at a point."""
+    spark = delvec.session(
+        warehouse,
+        master="local[1]",
+        conf={"spark.driver.memory": "512m", "spark.ui.enabled": "false"},
+    )
+    owner, method, when = POINTS[point]
+    real: Callable[..., Any] = getattr(owner, method)
+
+    def die(*arguments: Any, **named: Any) -> None:  # noqa: ANN401
+        if when == "after":
+            real(*arguments, **named)
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    setattr(owner, method, die)
+    table = delvec.IcebergTable.for_name(spark, name)
+    table.resolve("id", staging=STAGING, index="index", restart_staging=True)
+
+
+if __name__ == "__main__":
+    _die_at(*sys.argv[1:])

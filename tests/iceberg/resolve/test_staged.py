@@ -3,176 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from delvec import IcebergTable
-from delvec.errors import ConflictError, InvalidArgumentError, PlanError
+from delvec.errors import InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.file_scan import write_data_files
-from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.commit.marks import read_progress
-from delvec.iceberg.resolve import resolve as step
-from tests.iceberg.deletes.tables import by_spark, deletes_of, open_new
+from tests.iceberg.deletes.tables import by_pyiceberg, deletes_of, open_new
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = "id bigint, n int, s string"
 
 
-def rows(table: IcebergTable, *ids: int, n: int = 0) -> DataFrame:
-    values = [(each, n, f"s{each}") for each in ids]
+def pairs_of(rest: list[str]) -> list[tuple[int, int]]:
+    """Read `4:1 5`: ids and their n, which is 0 by default."""
+    found = [each.partition(":") for each in rest]
+    return [(int(id_), int(n or 0)) for id_, _, n in found]
+
+
+def frame(table: IcebergTable, *pairs: tuple[int, int]) -> DataFrame:
+    values = [(id_, n, f"s{id_}") for id_, n in pairs]
     return table.spark.createDataFrame(values, COLUMNS)
 
 
-def staged_table(spark: SparkSession, *, staging: bool = False, version: int = 3) -> IcebergTable:
-    """Return a table of keys 0 to 4, with a branch that has 4 updated and 5 added."""
-    table = open_new(spark, COLUMNS, version=version)
-    table.append(rows(table, *range(5)))
-    if staging:
-        table.create_branch("st", staging=True)
-    table.upsert(rows(table, 4, 5, n=1), "id", branch="st")
-    return table
+def require(table: IcebergTable, pairs: list[tuple[int, int]]) -> None:
+    """Compare what stock Iceberg reads, and PyIceberg where it can."""
+    table.spark.catalog.refreshTable(table.name)
+    found = table.spark.table(table.name).select("id", "n").collect()
+    assert sorted(map(tuple, found)) == pairs
+    if table.format_version == 3:
+        assert by_pyiceberg(table.spark, table.name) == [id_ for id_, _ in pairs]
 
 
-@pytest.fixture
-def table(spark: SparkSession) -> IcebergTable:
-    return staged_table(spark)
+def resolve(table: IcebergTable, rest: list[str], **options: Any) -> None:  # noqa: ANN401
+    """Resolve with the options that are named, and compare figures of the report."""
+    figures = dict(each.split("=") for each in rest if "=" in each)
+    for each in OPTIONS.keys() & rest:
+        options |= OPTIONS[each]
+    report = table.resolve(**options)
+    assert {name: str(getattr(report, name)) for name in figures} == figures
+    assert "noted" not in rest or "by position" in report.notes[0]
+    assert {content for content, _, _ in deletes_of(table.spark, table.name)} <= {1}
 
 
-@pytest.fixture
-def empty(spark: SparkSession) -> IcebergTable:
-    return open_new(spark, COLUMNS)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "verify": {"verify": "rows"},
+    "restart": {"restart_staging": True},
+    "single": {"max_snapshots": 1},
+    "unique": {"keys": "id", "unique_keys": True},
+}
 
 
-def expire_all(table: IcebergTable) -> None:
+def refused(table: IcebergTable, _: str, words: list[str]) -> None:
+    with pytest.raises(PlanError, match=" ".join(words) or "."):
+        table.resolve(staging="st")
+
+
+def append(table: IcebergTable, branch: str, rest: list[str], **options: Any) -> Any:  # noqa: ANN401
+    return table.append(frame(table, *pairs_of(rest)), branch=branch, **options)
+
+
+def transaction(table: IcebergTable, branch: str, rest: list[str], *, replayed: bool) -> None:
+    report = append(table, branch, rest, txn_app_id="app", txn_version=7)
+    assert report.replayed is replayed
+
+
+def parent(table: IcebergTable, branch: str) -> int:
+    return [each.id for each in table._load().metadata.ancestors(branch)][1]
+
+
+def expire(table: IcebergTable) -> None:
     table.spark.sql(
         f"CALL lake.system.expire_snapshots(table => '{table.name}', retain_last => 1,"
         " older_than => TIMESTAMP '2999-01-01 00:00:00')"
     )
-
-
-def numbers(table: IcebergTable) -> list[tuple[object, object]]:
-    table.spark.catalog.refreshTable(table.name)
-    found = table.spark.table(table.name).select("id", "n").collect()
-    return sorted((row["id"], row["n"]) for row in found)
-
-
-def ids(table: IcebergTable) -> list[object]:
-    return by_spark(table.spark, table.name)
-
-
-TAKEN = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("staging", [False, True])
-def test_the_fork_has_expired(spark: SparkSession, *, staging: bool) -> None:
-    table = staged_table(spark, staging=staging)
-    table.append(rows(table, 9))
-    if staging:  # the files before the fork may be gone
-        table.compact(options={"rewrite-all": True})
-    expire_all(table)
-    assert table.resolve(staging="st").staged_snapshots == 1
-    assert numbers(table) == [*TAKEN, (9, 0)]
-
-
-@pytest.mark.slow
-def test_a_snapshot_that_expired_unread_is_refused(table: IcebergTable) -> None:
-    table.upsert(rows(table, 6), "id", branch="st")
-    expire_all(table)
-    with pytest.raises(PlanError, match="has expired before it was taken over"):
-        table.resolve(staging="st")
-    assert ids(table) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.slow
-def test_snapshots_that_expired_after_a_resolve_are_read_from_the_newest(
-    table: IcebergTable,
-) -> None:
-    table.resolve(staging="st")
-    table.upsert(rows(table, 0, 6, n=2), "id", branch="st")
-    table.delete_keys([5], "id", branch="st")
-    table.upsert(rows(table, 6, n=3), "id", branch="st")
-    table.append(rows(table, 9))
-    expire_all(table)
-    table.resolve(staging="st", verify="rows")
-    assert numbers(table) == [(0, 2), (1, 0), (2, 0), (3, 0), (4, 1), (6, 3), (9, 0)]
-    assert [content for content, _, _ in deletes_of(table.spark, table.name)].count(2) == 0
-    assert table.resolve(staging="st").snapshot_id is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tagged", [False, True])
-def test_progress_outlives_its_snapshot(table: IcebergTable, *, tagged: bool) -> None:
-    table.resolve(staging="st")
-    if tagged:  # it outlives newer ones
-        table.create_tag("resolved")
-    for each in (8, 9):
-        table.append(rows(table, each))
-    expire_all(table)
-    assert read_progress(table._load().metadata, "main", "st") is not None
-    assert table.resolve(staging="st").snapshot_id is None
-    assert numbers(table) == [*TAKEN, (8, 0), (9, 0)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("by", ["delvec", "stock Iceberg"])
-def test_a_rollback_of_the_target_takes_progress_back(table: IcebergTable, by: str) -> None:
-    before = table._load().metadata.refs["main"].snapshot_id
-    table.resolve(staging="st")
-    if by == "delvec":
-        table.rollback(snapshot_id=before)
-    else:
-        table.spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.name}', {before})")
-    assert ids(table) == [0, 1, 2, 3, 4]
-    expire_all(table)  # the snapshot that took the changes over is gone for good
-    table.resolve(staging="st")
-    assert numbers(table) == TAKEN
-
-
-@pytest.mark.slow
-def test_a_rollback_of_the_staging_branch_repeats_nothing(table: IcebergTable) -> None:
-    first = table._load().metadata.refs["st"].snapshot_id
-    table.upsert(rows(table, 6, n=2), "id", branch="st")
-    table.resolve(staging="st")
-    table.rollback(snapshot_id=first, branch="st")
-    assert table.resolve(staging="st").snapshot_id is None
-    table.upsert(rows(table, 0, n=3), "id", branch="st")
-    table.resolve(staging="st")
-    assert numbers(table) == [(0, 3), *TAKEN[1:], (6, 2)]
-
-
-@pytest.mark.slow
-def test_deletes_by_position_of_rows_of_the_target(table: IcebergTable) -> None:
-    table.delete("id = 1", branch="st")
-    table.spark.sql(f"DELETE FROM {table.name} WHERE id = 2")
-    report = table.resolve(staging="st", verify="rows")
-    assert numbers(table) == [(0, 0), (3, 0), (4, 1), (5, 1)]
-    assert "by position" in report.notes[0]
-
-
-@pytest.mark.slow
-def test_a_data_file_that_was_removed_on_the_staging_branch(empty: IcebergTable) -> None:
-    empty.append(rows(empty, 1))
-    empty.append(rows(empty, 2))
-    empty.create_branch("st")
-    empty.delete("id = 1", branch="st")
-    empty.append(rows(empty, 3), branch="st")
-    empty.delete("id = 3", branch="st")
-    empty.resolve(staging="st", max_snapshots=1)
-    assert ids(empty) == [2]
-
-
-@pytest.mark.slow
-def test_deletes_by_position_of_rows_that_have_moved_are_refused(table: IcebergTable) -> None:
-    table.delete("id = 1", branch="st")
-    table.append(rows(table, 9))
-    table.compact(options={"rewrite-all": True})
-    with pytest.raises(PlanError, match="has rewritten or removed it"):
-        table.resolve(staging="st")
-    assert ids(table) == [0, 1, 2, 3, 4, 9]
 
 
 def rewrite_branch(table: IcebergTable, branch: str) -> None:
@@ -191,207 +100,197 @@ def rewrite_branch(table: IcebergTable, branch: str) -> None:
     rewrite.commit()
 
 
-@pytest.mark.slow
-def test_new_files_that_are_rewritten_with_those_of_the_target_are_refused(
-    table: IcebergTable,
-) -> None:
-    rewrite_branch(table, "st")
-    with pytest.raises(PlanError, match="was rewritten on branch st"):
-        table.resolve(staging="st")
-    assert ids(table) == [0, 1, 2, 3, 4]
+def call(table: IcebergTable, procedure: str, snapshot_id: int) -> None:
+    table.spark.sql(f"CALL lake.system.{procedure}('{table.name}', {snapshot_id})")
 
 
-@pytest.mark.slow
-def test_a_rewrite_of_files_that_were_taken_over_changes_nothing(table: IcebergTable) -> None:
-    table.resolve(staging="st")
-    rewrite_branch(table, "st")
-    assert table.resolve(staging="st").snapshot_id is None
-    table.upsert(rows(table, 0, n=3), "id", branch="st")
-    table.resolve(staging="st")
-    assert numbers(table) == [(0, 3), *TAKEN[1:]]
+def require_progress(table: IcebergTable, branch: str) -> None:
+    assert read_progress(table._load().metadata, branch, "st") is not None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("expired", [False, True])
-def test_a_cherry_picked_snapshot_is_refused(empty: IcebergTable, *, expired: bool) -> None:
-    empty.append(rows(empty, 1))
-    empty.append(rows(empty, 2), branch="st")
-    staged = empty._load().metadata.refs["st"].snapshot_id
-    empty.append(rows(empty, 3))
-    empty.spark.sql(f"CALL lake.system.cherrypick_snapshot('{empty.name}', {staged})")
-    if expired:
-        empty.append(rows(empty, 4))
-        expire_all(empty)
-    with pytest.raises(PlanError, match=None if expired else "cherry-picked"):
-        empty.resolve(staging="st")
-    assert ids(empty) == [1, 2, 3, 4][: 3 + expired]
+ACTS: dict[str, Callable[[IcebergTable, str, list[str]], object]] = {
+    "resolve": lambda table, _, rest: resolve(table, rest, staging="st"),
+    "in-place": lambda table, at, rest: resolve(table, rest, target=at),
+    "idle": lambda table, _, __: resolve(table, ["snapshot_id=None"], staging="st"),
+    "refused": refused,
+    "is": lambda table, _, rest: require(table, pairs_of(rest)),
+    "append": append,
+    "txn": lambda table, at, rest: transaction(table, at, rest, replayed=False),
+    "replayed": lambda table, at, rest: transaction(table, at, rest, replayed=True),
+    "upsert": lambda table, at, rest: table.upsert(frame(table, *pairs_of(rest)), "id", branch=at),
+    "keys": lambda table, at, rest: table.delete_keys([*map(int, rest)], "id", branch=at),
+    "delete": lambda table, at, rest: table.delete(f"id = {rest[0]}", branch=at),
+    "sql-delete": lambda table, at, rest: table.spark.sql(
+        f"DELETE FROM {table.name}.branch_{at} WHERE id = {rest[0]}"
+    ),
+    "copy-on-write": lambda table, _, __: table.spark.sql(
+        f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')"
+    ),
+    "branch": lambda table, at, _: table.create_branch(at),
+    "staging": lambda table, at, _: table.create_branch(at, staging=True),
+    "tag": lambda table, _, __: table.create_tag("kept"),
+    "compact": lambda table, _, __: table.compact(options={"rewrite-all": True}),
+    "consolidate": lambda table, at, _: table.consolidate_deletes(at),
+    "expire": lambda table, _, __: expire(table),
+    "rewrite": lambda table, at, _: rewrite_branch(table, at),
+    "rollback": lambda table, at, _: table.rollback(parent(table, at), branch=at),
+    "stock-rollback": lambda table, at, _: call(table, "rollback_to_snapshot", parent(table, at)),
+    "cherry-pick": lambda table, at, _: call(
+        table, "cherrypick_snapshot", table._load().metadata.refs[at].snapshot_id
+    ),
+    "progress": lambda table, at, _: require_progress(table, at),
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("staging", [False, True])
-def test_a_branch_that_begins_anew_keeps_its_transactions(
-    empty: IcebergTable, *, staging: bool
-) -> None:
-    empty.append(rows(empty, 1))
-    empty.create_branch("st", staging=staging)
-    app = {"txn_app_id": "app", "txn_version": 7}
-    empty.append(rows(empty, 2), branch="st", **app)  # type: ignore[arg-type]
-    empty.resolve(staging="st", restart_staging=True)
-    assert empty.append(rows(empty, 2), branch="st", **app).replayed  # type: ignore[arg-type]
-    expire_all(empty)
-    assert ids(empty) == [1, 2]
-    empty.upsert(rows(empty, 2, n=5), "id", branch="st")
-    empty.resolve(staging="st", restart_staging=True)
-    assert numbers(empty) == [(1, 0), (2, 5)]
+def run(table: IcebergTable, text: str) -> None:
+    """Take steps such as `append 1 2 | upsert@st 2:1 | resolve keys=1 | is 1 2:1`.
+
+    A step says what is done, after `@` on which branch, and with which ids; of a resolve, options
+    and figures of its report.
+    """
+    for step in text.split(" | "):
+        word, *rest = step.split()
+        word, _, branch = word.partition("@")
+        ACTS[word](table, branch or "main", rest)
+
+
+# Keys 0 to 4, with a branch that has 4 updated and 5 added; the same with a staging branch.
+STAGED = "append 0 1 2 3 4 | upsert@st 4:1 5:1 | "
+OWN = "append 0 1 2 3 4 | staging@st | upsert@st 4:1 5:1 | "
+IN_PLACE = (
+    "append 0 1 2 3 4 5 6 7 8 9 | keys 2 3 99 | append 3 20 | upsert 5:1"
+    " | in-place verify keys=4 absent=1 rows_deleted=3 | is 0 1 3 4 5:1 6 7 8 9 20"
+    " | in-place snapshot_id=None"
+)
+TAKEN_OVER = (
+    "upsert@st 5:1 100:1 | upsert@st 5:2 101:2 | keys@st 1 100 | append@st 100:3"
+    " | is 0 1 2 3 4 5 6 7 8 9 | resolve verify unique keys=4 absent=1 rows_deleted=4"
+    " | is 0 2 3 4 5:2 6 7 8 9 100:3 101:2 | idle | upsert@st 100:5"
+    " | resolve staged_snapshots=1 keys=1 absent=0 | is 0 2 3 4 5:2 6 7 8 9 100:5 101:2"
+)
+KEPT = "append 1 | append 2 | tag | {} | upsert@st 2:1 3:1 | append 7 | append 8 | append 9"
+ANEW = (
+    "append 1 | {} | txn@st 2 | resolve restart | replayed@st 2 | expire | is 1 2"
+    " | upsert@st 2:5 | resolve restart | is 1 2:5"
+)
+REWRITTEN = (
+    "append 0 1 2 3 | branch@st | delete@st 1 | rewrite@st | upsert@st 9 | resolve | is 0 2 3 9"
+)
+STEPS = {
+    "in place, format 2": IN_PLACE,
+    "in place": IN_PLACE,
+    "taken over, format 2": "append 0 1 2 3 4 5 6 7 8 9 | branch@st | " + TAKEN_OVER,
+    "taken over": "append 0 1 2 3 4 5 6 7 8 9 | staging@st | " + TAKEN_OVER,
+    "the fork has expired": STAGED + "append 9 | expire | resolve staged_snapshots=1"
+    " | is 0 1 2 3 4:1 5:1 9",
+    # The files before the fork may be gone.
+    "the fork and its files have expired": OWN + "append 9 | compact | expire"
+    " | resolve staged_snapshots=1 | is 0 1 2 3 4:1 5:1 9",
+    "a snapshot that expired unread is refused": STAGED + "upsert@st 6 | expire"
+    " | refused has expired before it was taken over | is 0 1 2 3 4",
+    "snapshots that expired after a resolve are read from the newest": STAGED + "resolve"
+    " | upsert@st 0:2 6:2 | keys@st 5 | upsert@st 6:3 | append 9 | expire | resolve verify"
+    " | is 0:2 1 2 3 4:1 6:3 9 | idle",
+    "progress outlives its snapshot": STAGED + "resolve | append 8 | append 9 | expire"
+    " | progress | idle | is 0 1 2 3 4:1 5:1 8 9",
+    "progress outlives its snapshot, which outlives newer ones": STAGED + "resolve | tag"
+    " | append 8 | append 9 | expire | progress | idle | is 0 1 2 3 4:1 5:1 8 9",
+    # The snapshot that took the changes over is gone for good.
+    "a rollback of the target takes progress back": STAGED + "resolve | rollback | is 0 1 2 3 4"
+    " | expire | resolve | is 0 1 2 3 4:1 5:1",
+    "a rollback by stock Iceberg takes progress back": STAGED + "resolve | stock-rollback"
+    " | is 0 1 2 3 4 | expire | resolve | is 0 1 2 3 4:1 5:1",
+    "a rollback of the staging branch repeats nothing": STAGED + "upsert@st 6:2 | resolve"
+    " | rollback@st | idle | upsert@st 0:3 | resolve | is 0:3 1 2 3 4:1 5:1 6:2",
+    "deletes by position of rows of the target": STAGED + "delete@st 1 | sql-delete 2"
+    " | resolve verify noted | is 0 3 4:1 5:1",
+    "a data file that was removed on the staging branch": "append 1 | append 2 | branch@st"
+    " | delete@st 1 | append@st 3 | delete@st 3 | resolve single | is 2",
+    "deletes by position of rows that have moved are refused": STAGED + "delete@st 1 | append 9"
+    " | compact | refused has rewritten or removed it | is 0 1 2 3 4 9",
+    "new files that are rewritten with those of the target are refused": STAGED + "rewrite@st"
+    " | refused was rewritten on branch st | is 0 1 2 3 4",
+    "a rewrite of files that were taken over changes nothing": STAGED + "resolve | rewrite@st"
+    " | idle | upsert@st 0:3 | resolve | is 0:3 1 2 3 4:1 5:1",
+    "deletes by position of a file that is then rewritten": REWRITTEN,
+    "deletes by position of a file that is then rewritten, format 2": REWRITTEN,
+    "a rewrite on the staging branch does not bring rows back": "append 0 1 2 3 4 5 | branch@st"
+    " | copy-on-write | sql-delete@st 1 | keys 2"
+    " | refused rows of it, which would be there again | in-place"
+    " | refused rows of it, which would be there again | is 0 1 3 4 5",
+    "a cherry-picked snapshot is refused": "append 1 | append@st 2 | append 3 | cherry-pick@st"
+    " | refused cherry-picked | is 1 2 3",
+    "a cherry-picked snapshot that expired is refused": "append 1 | append@st 2 | append 3"
+    " | cherry-pick@st | append 4 | expire | refused | is 1 2 3 4",
+    "a branch that begins anew keeps its transactions": ANEW.format("branch@st"),
+    "a staging branch that begins anew keeps its transactions": ANEW.format("staging@st"),
+    # What the tag names stays, and is an ancestor of main that no one can see.
+    "snapshots of the target that outlive newer ones are not staged": KEPT.format("staging@st")
+    + " | expire | resolve | is 1 2:1 3:1 7 8 9",
+    "a fork that outlives newer snapshots is refused": KEPT.format("branch@st")
+    + " | expire | refused is not known | is 1 2 7 8 9",
+    "a transaction whose snapshot outlives newer ones": "append 1 | txn 2 | tag | append 7"
+    " | append 8 | expire | replayed 2 | is 1 2 7 8",
+    "a commit that was rolled back does not come back by a branch made from it": "append 1"
+    " | append 2 | staging@st | rollback | upsert@st 3 | resolve | is 1 3",
+    # A resolve in place removes the files there, too.
+    "a file that the target has removed as empty may be removed": "append 1 | append 2"
+    " | keys@st 1 | append@st 5 | keys@st 5 | resolve | is 2 | in-place@st | upsert@st 3"
+    " | resolve | is 2 3",
+    "a target without snapshots": "staging@st | upsert@st 1 2 | upsert@st 2:1 | resolve verify"
+    " | is 1 2:1",
+}
+# Found by random changes of the model: staged snapshots expire before they are taken over.
+for fork in ("branch@st", "staging@st"):
+    begin = f"append 0 1 2 3 4 5 | {fork} | keys@st 5 | "
+    STEPS |= {
+        f"merged deletes that expired are refused, {fork}": begin + "resolve | append 5 | keys@st 1"
+        " | keys@st 2 | consolidate@st | expire | refused | is 0 1 2 3 4 5",
+        f"snapshots of a branch that began again are refused, {fork}": begin + "append 70"
+        " | resolve restart | keys@st 1 | append@st 60 | expire | refused | is 0 1 2 3 4 70",
+        f"snapshots of before a compaction are refused, {fork}": begin + "append 70"
+        " | resolve restart | keys@st 1 | append@st 60 | compact | expire | refused",
+        f"snapshots of a branch that goes on are taken over, {fork}": begin + "append 70 | resolve"
+        " | append 5 1:1 | keys@st 1 | append@st 60 | expire | resolve | is 0 2 3 4 5 60 70",
+    }
+QUICK = ("in place, format 2", "taken over, format 2")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in STEPS]
+)
+def test_changes_are_taken_over_once(spark: SparkSession, name: str) -> None:
+    version = 2 if name.endswith("format 2") else 3
+    run(open_new(spark, COLUMNS, version=version), STEPS[name])
 
 
 @pytest.mark.slow
 def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
-    table = staged_table(spark, staging=True)
+    table = open_new(spark, COLUMNS)
+    run(table, OWN.removesuffix(" | "))
     assert table.resolve(staging="st", restart_staging=True).notes == ("st begins again at main.",)
     before = table._load().metadata
     idle = table.resolve(staging="st", restart_staging=True)
-    assert (idle.snapshot_id, idle.notes) == (None, ())
-    assert table._load().metadata == before
-    table.append(rows(table, 9))
-    table.resolve(staging="st", restart_staging=True)
+    assert (idle.snapshot_id, idle.notes, table._load().metadata) == (None, (), before)
+    run(table, "append 9 | resolve restart | is 0 1 2 3 4:1 5:1 9")
     assert table._load().metadata.head("st") != before.head("st")
-    assert numbers(table) == [*TAKEN, (9, 0)]
-
-
-@pytest.mark.slow
-def test_a_branch_that_is_dropped_meanwhile_is_not_taken_over(
-    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = branch_commit.commit_change
-
-    def dropped_before(*args: object, **options: object) -> object:
-        table.drop_branch("st")
-        return commit(*args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(step, "commit_change", dropped_before)
-    with pytest.raises(ConflictError, match="was dropped or moved meanwhile"):
-        table.resolve(staging="st")
-    assert ids(table) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("staging", [False, True])
-def test_snapshots_of_the_target_that_outlive_newer_ones_are_not_staged(
-    empty: IcebergTable, *, staging: bool
-) -> None:
-    empty.append(rows(empty, 1))
-    empty.append(rows(empty, 2))
-    empty.create_tag("kept")
-    empty.create_branch("st", staging=staging)
-    empty.upsert(rows(empty, 2, 3, n=1), "id", branch="st")
-    for each in (7, 8, 9):
-        empty.append(rows(empty, each))
-    expire_all(empty)  # what the tag names stays, and is an ancestor of main no one can see
-    if staging:
-        empty.resolve(staging="st")
-        assert numbers(empty) == [(1, 0), (2, 1), (3, 1), (7, 0), (8, 0), (9, 0)]
-    else:
-        with pytest.raises(PlanError, match="is not known"):
-            empty.resolve(staging="st")
-        assert ids(empty) == [1, 2, 7, 8, 9]
-
-
-@pytest.mark.slow
-def test_a_transaction_whose_snapshot_outlives_newer_ones(empty: IcebergTable) -> None:
-    empty.append(rows(empty, 1))
-    empty.append(rows(empty, 2), txn_app_id="app", txn_version=7)
-    empty.create_tag("kept")
-    for each in (7, 8):
-        empty.append(rows(empty, each))
-    expire_all(empty)
-    assert empty.append(rows(empty, 2), txn_app_id="app", txn_version=7).replayed
-    assert ids(empty) == [1, 2, 7, 8]
-
-
-@pytest.mark.slow
-def test_a_commit_that_was_rolled_back_does_not_come_back_by_a_branch_made_from_it(
-    empty: IcebergTable,
-) -> None:
-    empty.append(rows(empty, 1))
-    first = empty._load().metadata.refs["main"].snapshot_id
-    empty.append(rows(empty, 2))
-    empty.create_branch("st", staging=True)
-    empty.rollback(snapshot_id=first)
-    empty.upsert(rows(empty, 3), "id", branch="st")
-    empty.resolve(staging="st")
-    assert ids(empty) == [1, 3]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [2, 3])
-def test_deletes_by_position_of_a_file_that_is_then_rewritten(
-    spark: SparkSession, version: int
-) -> None:
-    table = open_new(spark, COLUMNS, version=version)
-    table.append(rows(table, *range(4)))
-    table.create_branch("st")
-    table.delete("id = 1", branch="st")
-    rewrite_branch(table, "st")
-    table.upsert(rows(table, 9), "id", branch="st")
-    table.resolve(staging="st")
-    assert ids(table) == [0, 2, 3, 9]
-
-
-@pytest.mark.slow
-def test_a_file_that_the_target_has_removed_as_empty_may_be_removed(empty: IcebergTable) -> None:
-    empty.append(rows(empty, 1))
-    empty.append(rows(empty, 2))
-    empty.delete_keys([1], "id", branch="st")
-    empty.append(rows(empty, 5), branch="st")
-    empty.delete_keys([5], "id", branch="st")
-    empty.resolve(staging="st")
-    assert ids(empty) == [2]
-    empty.resolve(target="st")  # removes the files there, too
-    empty.upsert(rows(empty, 3), "id", branch="st")
-    empty.resolve(staging="st")
-    assert ids(empty) == [2, 3]
-
-
-@pytest.mark.slow
-def test_rows_that_are_appended_during_a_verification(
-    empty: IcebergTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    empty.append(rows(empty, 1, 2))
-    empty.delete_keys([1], "id")
-    commit = branch_commit.commit_change
-
-    def appended_before(*args: object, **options: object) -> object:
-        empty.append(rows(empty, 3))
-        return commit(*args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(step, "commit_change", appended_before)
-    empty.resolve(verify="rows")
-    assert ids(empty) == [2, 3]
-
-
-@pytest.mark.slow
-def test_a_target_without_snapshots(empty: IcebergTable) -> None:
-    empty.create_branch("st", staging=True)
-    empty.upsert(rows(empty, 1, 2), "id", branch="st")
-    empty.upsert(rows(empty, 2, n=1), "id", branch="st")
-    empty.resolve(staging="st", verify="rows")
-    assert numbers(empty) == [(1, 0), (2, 1)]
 
 
 @pytest.mark.more
-def test_bad_arguments(table: IcebergTable) -> None:
-    calls: list[tuple[Callable[[], object], str]] = [
-        (lambda: table.resolve(staging="nowhere"), "no branch"),
-        (lambda: table.resolve(staging="main"), "staged for itself"),
-        (lambda: table.resolve(target="nowhere"), "no branch"),
-        (lambda: table.resolve("nothing", staging="st"), "nothing"),
-        (lambda: table.resolve(index="hash"), "index is 'hash'"),  # type: ignore[arg-type]
-        (lambda: table.resolve(verify="all"), "verify is 'all'"),  # type: ignore[arg-type]
-        (lambda: table.resolve(unique_keys=True), "key columns"),
-        (lambda: table.resolve(max_snapshots=0), "1 or more"),
-        (lambda: table.resolve(restart_staging=True), "needs the staging branch"),
+def test_bad_arguments(spark: SparkSession) -> None:
+    table = open_new(spark, COLUMNS)
+    run(table, STAGED.removesuffix(" | "))
+    calls: list[tuple[dict[str, Any], str]] = [
+        ({"staging": "nowhere"}, "no branch"),
+        ({"staging": "main"}, "staged for itself"),
+        ({"target": "nowhere"}, "no branch"),
+        ({"keys": "nothing", "staging": "st"}, "nothing"),
+        ({"index": "hash"}, "index is 'hash'"),
+        ({"verify": "all"}, "verify is 'all'"),
+        ({"unique_keys": True}, "key columns"),
+        ({"max_snapshots": 0}, "1 or more"),
+        ({"restart_staging": True}, "needs the staging branch"),
     ]
-    for call, match in calls:
+    for arguments, match in calls:
         with pytest.raises(InvalidArgumentError, match=match):
-            call()
+            table.resolve(**arguments)

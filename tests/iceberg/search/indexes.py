@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from delvec.iceberg.client.files import from_content_file, snapshot_table
 from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.search.finder import find_by_index
-from delvec.iceberg.search.key_index import KeyIndex, entries_of, file_hash, wanted_key
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import KeyIndex, entries_of, file_hash, open_index, wanted_key
 from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
 from tests.iceberg.deletes.tables import loaded
 
@@ -90,3 +92,29 @@ def compare_index(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> Inde
         counts = {(row[0], row[1]): row[2] for row in sides.collect()}
     missing, wrong = counts.get((1, 1), 0), counts.get((2, 2), 0)
     return IndexDifference(files.num_rows - paths.num_rows, missing, wrong)
+
+
+RIGHT = IndexDifference(0, 0, 0)
+
+
+def updated(
+    spark: SparkSession, name: str, ids: Sequence[int] = (1,), branch: str = "main"
+) -> KeyIndex:
+    table = loaded(spark, name)
+    return update_index(table, head_of(table, branch), ids)
+
+
+def opened(spark: SparkSession, name: str, ids: Sequence[int] = (1,)) -> KeyIndex:
+    found = open_index(loaded(spark, name), ids)
+    assert found is not None
+    return found
+
+
+def difference(spark: SparkSession, name: str, branch: str = "main") -> IndexDifference:
+    table = loaded(spark, name)
+    return compare_index(table, head_of(table, branch), opened(spark, name))
+
+
+def append(spark: SparkSession, name: str, start: int, stop: int, *columns: str) -> None:
+    shown = columns or ("id", "CAST(id AS INT) AS n", "CAST(id AS STRING) AS s")
+    spark.range(start, stop, 1, 1).selectExpr(*shown).writeTo(name).append()

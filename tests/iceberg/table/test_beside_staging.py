@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, refuses, stock
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = "id bigint, part string, n int"
 
@@ -59,7 +59,6 @@ def files(mirror: Mirror, branch: str) -> set[str]:
     return set(mirror.table.files(branch=branch).toArrow()["path"].to_pylist())
 
 
-@pytest.mark.slow
 def test_maintenance_of_main_changes_no_row(mirror: Mirror) -> None:
     [done] = call(mirror, "rewrite_data_files", "options => map('rewrite-all', 'true')")
     assert done["rewritten_data_files_count"] >= 3
@@ -88,7 +87,6 @@ def test_maintenance_of_main_changes_no_row(mirror: Mirror) -> None:
     mirror.check()
 
 
-@pytest.mark.slow
 def test_procedures_that_need_the_rows_of_the_branch_fail(mirror: Mirror) -> None:
     """What stock Iceberg cannot read it does not rewrite either."""
     before = files(mirror, "own")
@@ -106,7 +104,6 @@ def test_procedures_that_need_the_rows_of_the_branch_fail(mirror: Mirror) -> Non
     mirror.check()
 
 
-@pytest.mark.slow
 def test_a_dropped_branch_leaves_a_table_that_stock_iceberg_reads(mirror: Mirror) -> None:
     table = mirror.table
     own = files(mirror, "own") - files(mirror, "main")
@@ -126,7 +123,6 @@ def test_a_dropped_branch_leaves_a_table_that_stock_iceberg_reads(mirror: Mirror
     mirror.check()
 
 
-@pytest.mark.slow
 def test_maintenance_by_delvec(mirror: Mirror) -> None:
     table: Any = mirror.table
     table.expire_snapshots("2100-01-01", retain_last=1)

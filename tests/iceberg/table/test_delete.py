@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.table import IcebergTable
 from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
-from tests.iceberg.deletes.tables import by_spark, deletes_of, new_table
+from tests.iceberg.deletes.tables import by_spark, new_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(4)]
 
@@ -95,9 +94,7 @@ WITHOUT_KEY: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.more
-def test_with_the_property_alone_a_column_that_a_vector_holds_is_the_key(
-    spark: SparkSession,
-) -> None:
+def test_with_the_property_a_column_that_a_vector_holds_is_the_key(spark: SparkSession) -> None:
     table = orders(spark, properties=VECTORS)
     expected: set[int] = set()
     for where, column, why in WITHOUT_KEY:
@@ -140,32 +137,6 @@ def test_the_key_is_found(spark: SparkSession, version: int) -> None:
         table.delete("user_id = 6", key="nothing")
 
 
-@pytest.mark.slow
-def test_keys_and_positions_in_turn(spark: SparkSession) -> None:
-    """A row that is deleted by key is not found again, and a key may come back."""
-    table = orders(spark, properties=VECTORS)
-    spark.sql(f"DELETE FROM {table.name} WHERE order_id < 3")
-    by_key = table.delete("order_id IN (3, 4, 399)", key="order_id")
-    assert isinstance(by_key, KeyDeleteReport)
-    assert by_key.keys == 3
-    by_position = table.delete("order_id < 10")
-    assert isinstance(by_position, PositionDeleteReport)
-    assert by_position.rows_deleted == 5
-    assert deleted(spark, table) == {*range(10), 399}
-    table.append(table.to_df().limit(0).union(spark.sql("SELECT 4L, 1, current_date(), 'x', 1")))
-    assert deleted(spark, table) == {*range(10), 399} - {4}
-    again = table.delete("code = 'x'")
-    assert isinstance(again, PositionDeleteReport)
-    assert again.rows_deleted == 1
-    assert deleted(spark, table) == {*range(10), 399}
-    assert sorted({content for content, _, _ in deletes_of(spark, table.name)}) == [1, 2]
-    everything = table.delete()
-    assert isinstance(everything, PositionDeleteReport)
-    assert everything.rows_deleted is None
-    assert len(deleted(spark, table)) == 400
-    assert deletes_of(spark, table.name) == []
-
-
 def test_staging_branches(spark: SparkSession) -> None:
     table = orders(spark, properties=VECTORS)
     table.create_branch("work", staging=True)
@@ -176,19 +147,7 @@ def test_staging_branches(spark: SparkSession) -> None:
     assert isinstance(after, PositionDeleteReport)
     assert after.rows_deleted == 3
     left = {row[0] for row in table.to_df("work").select("order_id").collect()}
-    assert left == set(range(10, 400))
-    assert deleted(spark, table) == set()
-
-
-@pytest.mark.more
-def test_columns_of_spark(spark: SparkSession) -> None:
-    table = orders(spark)
-    by_user = (F.col("user_id") == 5) & (F.col("amount") < 100)
-    for where in (F.col("order_id").isin(1, 2), by_user):
-        wanted = {row[0] for row in table.to_df().where(where).select("order_id").collect()}
-        before = deleted(spark, table)
-        table.delete(where, key="order_id")
-        assert deleted(spark, table) - before == wanted
+    assert (left, deleted(spark, table)) == (set(range(10, 400)), set())
 
 
 def test_transactions(spark: SparkSession) -> None:

@@ -40,9 +40,7 @@ def live(spark: SparkSession, branch: str = "main") -> int:
     return spark.table(f"{NAME}.branch_{branch}").count()
 
 
-def test_an_iceberg_table_is_inspected_step_by_step(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_a_table_is_inspected_step_by_step(spark: SparkSession, table: IcebergTable) -> None:
     report = table.inspect()
     assert (report.format, report.files, report.rows) == ("iceberg", 4, 200)
     assert report.live_rows == live(spark) == 175
@@ -65,8 +63,7 @@ def test_an_iceberg_table_is_inspected_step_by_step(
     assert (waiting.equality.files, waiting.equality.keys) == (1, 3)
     assert waiting.equality.columns == (("id",),)
     assert waiting.live_rows is None
-    assert waiting.moments[-1].keys == 3
-    assert [each.action for each in waiting.advice] == ["resolve"]
+    assert (waiting.moments[-1].keys, [each.action for each in waiting.advice]) == (3, ["resolve"])
     assert "1 file with 3 keys wait" in str(waiting)
 
     table.resolve("id")
@@ -84,9 +81,7 @@ def test_an_iceberg_table_is_inspected_step_by_step(
     assert "&lt;b&gt;" in resolved.to_html()
 
 
-def test_a_resolve_that_would_be_refused_is_not_advised(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_a_resolve_that_is_refused_is_not_advised(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("picked", staging=True)
     rows = table.to_df().limit(1)
     staged = table.append(rows, branch="picked").snapshot_id
@@ -112,8 +107,7 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     staged_call = "t.resolve(staging='changes')"
     assert staged_call in [each.call for each in newest.advice]
     branch = table.inspect(branch="changes")
-    assert branch.equality.vectors + branch.equality.files == 1
-    assert branch.equality.keys == 2
+    assert (branch.equality.vectors + branch.equality.files, branch.equality.keys) == (1, 2)
     assert branch.advice[0].arguments == ("resolve", NAME, "--staging", "changes")
     table.resolve("id", staging="changes", restart_staging=True)
     after = table.inspect()
@@ -122,9 +116,7 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     assert "changes: nothing waits" in str(after)
 
 
-def test_position_deletes_are_counted_and_the_advised_command_removes_them(
-    spark: SparkSession,
-) -> None:
+def test_position_deletes_are_counted_and_compacted_as_advised(spark: SparkSession) -> None:
     name = "lake.db.inspected_v2"
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2',"

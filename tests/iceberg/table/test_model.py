@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.iceberg.deletes.tables import rewrite_data_files
 from tests.iceberg.table.mirror import ENABLED, Mirror, found
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = "id bigint, part string, n int"
 LAYOUTS = ("", "PARTITIONED BY (part)", "PARTITIONED BY (bucket(2, id))")
@@ -171,28 +171,6 @@ def run(spark: SparkSession, layout: str, version: int, plan: list[Step]) -> Non
     spark.sql(f"DROP TABLE {machine.table.name} PURGE")
 
 
-@pytest.mark.slow
-def test_a_plan_of_many_kinds_of_change(spark: SparkSession) -> None:
-    machine = Machine(spark, "PARTITIONED BY (bucket(2, id))", 3)
-    plan: list[Step] = [
-        ("delete_keys", "main", [1, None]),
-        ("create_branch", "own"),
-        ("upsert", "own", [(2, "a", 1), (1, "a", 1), (3, "b", 0)], 1),
-        ("delete_where", "own", 0),
-        ("sql_delete", "main", "merge-on-read", 3),
-        ("append", "main", [(1, "a", 2), (None, None, 2)]),
-        ("consolidate_deletes", "own"),
-        ("rewrite_data_files", False),
-        ("rollback", "own", 1),
-    ]
-    for step in plan:
-        changed = machine.run(step)
-        if changed is not None:  # the others are read at the end
-            machine.mirror.check(changed)
-    machine.mirror.check()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_changes(spark: SparkSession, layout: str, version: int) -> None:

@@ -15,7 +15,6 @@ from tests.iceberg.table.mirror import ENABLED, Mirror, found, refuses, stock
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 COLUMNS = "order_id bigint, customer_id int, name string, day date"
-NOT_ENABLED = "the table property write.delete.equality-vector.enabled is not true"
 
 # What is deleted, the columns, the vectors, the ordinary files, and what each sentence says.
 LINES: dict[str, tuple[list[Any], tuple[str, ...], int, int, tuple[str, ...]]] = {
@@ -124,35 +123,3 @@ def test_sparse_keys_go_where_they_are_smaller(orders: Mirror) -> None:
     orders.check()
     orders.table.drop_branch("sparse")
     del orders.branches["sparse"]
-
-
-@pytest.mark.slow
-def test_without_format_version_3_or_the_property(spark: SparkSession) -> None:
-    """A table that is altered takes vectors from then on, beside the deletes it has."""
-    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (name)", 2, ENABLED)
-    name = mirror.table.name
-    mirror.append(ROWS)
-    report = mirror.delete_keys([100], "order_id")
-    assert (report.key_vectors, report.delete_files) == (0, 1)
-    matches(report, "1 key in 1 Parquet file of .*: .*format version 2")
-    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{next(iter(ENABLED))}')")
-    report = mirror.delete_keys([200], "order_id")
-    matches(report, NOT_ENABLED)
-    mirror.sql_delete("order_id = 300", lambda row: row[0] == 300)
-    mirror.check()
-    spark.sql(
-        f"ALTER TABLE {name} SET TBLPROPERTIES"
-        f" ('format-version' = '3', '{next(iter(ENABLED))}' = 'true')"
-    )
-    report = mirror.delete_keys([12345, 5], "order_id")
-    assert (report.key_vectors, report.delete_files) == (1, 1)
-    # Old and new ones, positions of version 2 and a vector of version 3: all apply.
-    mirror.sql_delete("customer_id = 4 AND order_id = 7", lambda row: row[:2] == (7, 4))
-    mirror.check()
-    mirror.create_branch("own", staging=True)
-    mirror.delete_keys([6], "order_id", branch="own")
-    mirror.delete_keys(["K", "Z"], "name", branch="own")
-    mirror.delete_keys([-1, -100, None], "order_id", branch="own")
-    mirror.check()
-    detail = mirror.table.detail(branch="own")
-    assert (detail.equality_delete_vectors, detail.equality_delete_files) == (1, 5)

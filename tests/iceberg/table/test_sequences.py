@@ -1,74 +1,31 @@
-"""Which rows a delete applies to: those that were committed before, in its partition or in all."""
+"""Which rows a change applies to, earlier ones alone, and changes of a stream once."""
 
 from __future__ import annotations
 
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec import IcebergTable
 from delvec.errors import InvalidArgumentError
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = "id bigint, part string, n int"
-
-
-@pytest.mark.parametrize(
-    "rest", ["PARTITIONED BY (part)", pytest.param("", marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_deletes_apply_to_older_rows_alone(spark: SparkSession, rest: str) -> None:
-    mirror = Mirror.new(spark, COLUMNS, rest, properties=ENABLED)
-    mirror.delete_keys([1, 2], "id")  # of a table without rows
-    mirror.append([(1, "a", 0), (2, "b", 0), (3, "a", 0)])
-    mirror.check()
-    mirror.create_branch("own", staging=True)
-    for branch in ("main", "own"):
-        mirror.delete_keys([1, 3], "id", branch=branch)
-        mirror.append([(1, "a", 1)], branch)
-        mirror.delete_keys([3], "id", branch=branch)
-        mirror.append([(3, "b", 1)], branch)
-    mirror.check()
-    for branch in ("main", "own"):
-        # One key is replaced and one is deleted in the same commit; the row of the commit stays.
-        mirror.upsert([(1, "b", 2), (4, "a", 2)], "id", deleted=[(3, "", 0)], branch=branch)
-        mirror.upsert([(3, "a", 3)], "id", branch=branch)
-        mirror.upsert([(4, "b", 4)], "id", branch=branch)  # it changes its partition
-    mirror.check()
-    assert sorted(mirror.branches["own"]) == [(1, "b", 2), (2, "b", 0), (3, "a", 3), (4, "b", 4)]
-    plan = mirror.table.plan_read("own")
-    assert plan.skipped >= 1  # that of the empty table
-
-
-@pytest.mark.slow
-def test_one_partition(spark: SparkSession) -> None:
-    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
-    mirror.append([(1, "a", 0), (1, "b", 0), (1, None, 0), (2, "a", 0)])
-    mirror.create_branch("own", staging=True)
-    for branch in ("main", "own"):
-        report = mirror.table.delete_keys([1, 9], "id", branch=branch, partition={"part": "a"})
-        assert report.scope == "part=a"
-        mirror.drop(lambda row: row[:2] == (1, "a"), branch)
-        mirror.check()
-        mirror.append([(1, "a", 1), (9, "b", 1)], branch)
-        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": None})
-        mirror.drop(lambda row: row[:2] == (1, None), branch)
-        # A partition that has no rows, and a global delete beside those of partitions.
-        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": "z"})
-        mirror.delete_keys([2], "id", branch=branch)
-        mirror.check()
-    # What is deleted in one partition comes back in it, and is deleted everywhere.
-    mirror.delete_keys([1], "id")
-    mirror.append([(1, "b", 2)])
-    mirror.check()
-    for bad in ({}, {"id": 1}, {"part": "a", "n": 1}):
-        given: Any = bad
-        with pytest.raises(InvalidArgumentError, match="expected part"):
-            mirror.table.delete_keys([1], "id", partition=given)
 
 
 @pytest.mark.slow
@@ -252,3 +209,132 @@ def test_one_transaction_of_two_threads_is_applied_once(spark: SparkSession) -> 
     mirror.branches["main"] += [(1, "b", 1), (2, "b", 1)]
     mirror.check()
     assert found(stock(mirror.table)).total() == 3
+
+
+CHANGES = f"{COLUMNS}, op string, at int"
+APPLICATION = "orders"
+
+Change = tuple[int, str, int, str, int]
+
+
+def random_changes(numbers: random.Random, count: int, start: int = 0) -> list[Change]:
+    return [
+        (
+            numbers.randrange(30),
+            numbers.choice("abc"),
+            numbers.randrange(1000),
+            numbers.choice("UUUD"),
+            start + place,
+        )
+        for place in range(count)
+    ]
+
+
+def write_changes(folder: Path, number: int, changes: Iterable[Change]) -> None:
+    """Write a file of changes, which a stream sees all at once."""
+    names = ("id", "part", "n", "op", "at")
+    text = "".join(json.dumps(dict(zip(names, each, strict=True))) + "\n" for each in changes)
+    hidden = folder.parent / f"{number}.tmp"
+    hidden.write_text(text)
+    written = 1_700_000_000 + number  # a stream takes files in the order of their times
+    os.utime(hidden, (written, written))
+    hidden.rename(folder / f"{number:05}.json")
+
+
+def applied(mirror: Mirror, changes: Iterable[Change]) -> None:
+    """Apply changes to the model, one after the other."""
+    for id_, part, n, op, _ in changes:
+        mirror.drop(lambda row, id_=id_: row[0] == id_)  # type: ignore[misc]
+        if op != "D":
+            mirror.branches["main"].append((id_, part, n))
+
+
+def apply_to(table: IcebergTable, batch: DataFrame, number: int) -> Any:  # noqa: ANN401
+    return table.upsert(
+        batch,
+        "id",
+        delete_where="op = 'D'",
+        duplicates="last",
+        order_by="at",
+        txn_app_id=APPLICATION,
+        txn_version=number,
+    )
+
+
+def run_stream(table: IcebergTable, source: Path, checkpoint: Path) -> None:
+    """Apply all files of changes that there are, one in each batch."""
+    stream = (
+        table.spark.readStream.schema(CHANGES)
+        .option("maxFilesPerTrigger", 1)
+        .json(str(source))
+        .writeStream.foreachBatch(lambda batch, number: apply_to(table, batch, number))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        stream.awaitTermination()
+    finally:
+        stream.stop()
+
+
+@pytest.mark.slow
+def test_a_killed_stream_applies_each_change_once(spark: SparkSession, tmp_path: Path) -> None:
+    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
+    warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    source.mkdir()
+    seed = random.randrange(1 << 32)
+    numbers = random.Random(seed)
+    batches = 40
+    for number in range(batches):
+        changes = random_changes(numbers, 20, 100 * number)
+        write_changes(source, number, changes)
+        applied(mirror, changes)
+    arguments = [warehouse, mirror.table.name, str(source), str(checkpoint)]
+    command = [sys.executable, "-m", f"{__package__}.test_sequences", *arguments]
+    kills = 0
+    while kills < 6:
+        done = mirror.table.history().count()
+        with subprocess.Popen(
+            command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL
+        ) as process:
+            # Not while it starts: only when it has applied something more.
+            while process.poll() is None and mirror.table.history().count() <= done:
+                time.sleep(0.2)
+            time.sleep(numbers.uniform(0, 3))
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with its JVM
+                kills += 1
+                process.wait()
+            else:
+                assert process.returncode == 0
+                break
+    assert kills, "the stream was done before it could be killed"
+    finished = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    mirror.check()
+    # Spark remembers a file before it plans the batch: killed between, it takes two in the next.
+    planned = sum(each.name.isdecimal() for each in (checkpoint / "offsets").iterdir())
+    assert batches - kills <= planned <= batches
+    versions = mirror.table.history().count()
+    assert versions == planned, (seed, kills, versions)
+
+
+def main(warehouse: str, name: str, source: str, checkpoint: str) -> None:
+    """Run the stream in a process of its own."""
+    from pathlib import Path  # noqa: PLC0415
+
+    import delvec  # noqa: PLC0415
+    from tests.spark.jars import resolved_jars  # noqa: PLC0415
+
+    spark = delvec.session(
+        warehouse,
+        master="local[2]",
+        conf={"spark.jars": ",".join(resolved_jars()), "spark.ui.enabled": "false"},
+    )
+    run_stream(delvec.IcebergTable.for_name(spark, name), Path(source), Path(checkpoint))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import delvec
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.write.upsert import delete_keys
-from tests.iceberg.deletes.tables import by_pyiceberg, open_new, rewrite_data_files
+from tests.iceberg.deletes.tables import rewrite_data_files
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
-from tests.marks import slow_but
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = "id bigint, part string, at timestamp_ntz, n int"
 LAYOUTS = {
@@ -30,7 +28,6 @@ LAYOUTS = {
     "days": "PARTITIONED BY (days(at))",
     "several": "PARTITIONED BY (part, bucket(2, id), days(at))",
 }
-FAST = ("v3 bucket",)
 
 
 def row(number: int, n: int = 0) -> tuple[Any, ...]:
@@ -38,13 +35,10 @@ def row(number: int, n: int = 0) -> tuple[Any, ...]:
     return number, part, datetime(2024, 1, 1 + number % 3, 12), n  # noqa: DTZ001
 
 
-@pytest.mark.parametrize(
-    "case", slow_but(FAST, [f"v{version} {layout}" for version in (2, 3) for layout in LAYOUTS])
-)
-@pytest.mark.slow
-def test_every_layout_after_every_operation(spark: SparkSession, case: str) -> None:
-    version, layout = case.split()
-    mirror = Mirror.new(spark, COLUMNS, LAYOUTS[layout], int(version[1:]), ENABLED)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_after_every_operation(spark: SparkSession, layout: str, version: int) -> None:
+    mirror = Mirror.new(spark, COLUMNS, LAYOUTS[layout], version, ENABLED)
     mirror.append([row(number) for number in range(12)])
     mirror.delete_keys([1, 5, 3, 77], "id")
     mirror.check()
@@ -66,11 +60,8 @@ def test_every_layout_after_every_operation(spark: SparkSession, case: str) -> N
     mirror.check()
 
 
-@pytest.mark.parametrize("version", [3, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.slow
-def test_data_of_old_and_new_specs_is_deleted_by_one_global_delete(
-    spark: SparkSession, version: int
-) -> None:
+@pytest.mark.parametrize("version", [3, 2])
+def test_a_global_delete_is_about_data_of_all_specs(spark: SparkSession, version: int) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", version)
     name = mirror.table.name
     mirror.append([row(number) for number in range(6)])
@@ -100,7 +91,7 @@ def test_data_of_old_and_new_specs_is_deleted_by_one_global_delete(
 class TestColumns:
     """Columns that change after deletes by them."""
 
-    @pytest.fixture(params=[3, pytest.param(2, marks=pytest.mark.slow)])
+    @pytest.fixture(params=[3, 2])
     def mirror(self, spark: SparkSession, request: pytest.FixtureRequest) -> Mirror:
         """A table where key 2 of `id` is deleted; `k` is like `id`."""
         mirror = Mirror.new(spark, "id int, k int, s string", "", request.param, ENABLED)
@@ -112,7 +103,6 @@ class TestColumns:
         mirror.table.spark.sql(f"ALTER TABLE {mirror.table.name} {change}")
         mirror.ddl = ddl
 
-    @pytest.mark.slow
     def test_renamed(self, mirror: Mirror) -> None:
         self.alter(mirror, "RENAME COLUMN id TO number", "number int, k int, s string")
         mirror.check()
@@ -126,7 +116,6 @@ class TestColumns:
         mirror.delete_keys([0], "id")
         mirror.check()
 
-    @pytest.mark.slow
     def test_added(self, mirror: Mirror) -> None:
         self.alter(mirror, "ADD COLUMN extra int FIRST", "extra int, id int, k int, s string")
         mirror.branches["main"] = [(None, *each) for each in mirror.branches["main"]]
@@ -137,7 +126,6 @@ class TestColumns:
         mirror.delete_keys([None], "extra")  # all rows from before it was added
         mirror.check()
 
-    @pytest.mark.slow
     def test_dropped(self, mirror: Mirror) -> None:
         before = int(mirror.table.detail().snapshot_id or 0)
         self.alter(mirror, "DROP COLUMN id", "k int, s string")
@@ -150,7 +138,6 @@ class TestColumns:
         assert found(table.to_df(snapshot_id=before)) == found(stock(table, before))
         assert len(table.to_df(snapshot_id=before).columns) == 3
 
-    @pytest.mark.slow
     def test_dropped_and_made_anew(self, mirror: Mirror) -> None:
         self.alter(mirror, "DROP COLUMN id", "k int, s string")
         self.alter(mirror, "ADD COLUMN id int", "k int, s string, id int")
@@ -169,7 +156,6 @@ class TestColumns:
         with pytest.raises(Exception, match="multiple fields for name id"):
             stock(mirror.table).collect()
 
-    @pytest.mark.slow
     def test_widened(self, mirror: Mirror) -> None:
         self.alter(mirror, "ALTER COLUMN id TYPE bigint", "id bigint, k int, s string")
         mirror.check()
@@ -181,29 +167,9 @@ class TestColumns:
         mirror.check()
 
 
-def test_a_field_of_a_struct_is_no_key(spark: SparkSession) -> None:
-    table = open_new(spark, "s struct<id: bigint, x: int>, n int")
-    with pytest.raises(InvalidArgumentError, match="is inside of a struct"):
-        table.delete_keys([1], "s.id")
-    assert table.history().count() == 0
-
-
-def test_pyiceberg_reads_what_has_vectors_alone(spark: SparkSession) -> None:
-    mirror = Mirror.new(spark, "id bigint, n int")
-    mirror.append([(number, number % 3) for number in range(20)])
-    mirror.append([(number, 7) for number in range(20, 30)])
-    mirror.table.delete("n = 1 OR id = 25")
-    mirror.drop(lambda each: each[1] == 1 or each[0] == 25)
-    mirror.check()
-    assert by_pyiceberg(spark, mirror.table.name) == sorted(
-        each[0] for each in mirror.branches["main"]
-    )
-
-
 class TestTraps:
     """Mistakes that stock Iceberg does not notice: it returns other rows."""
 
-    @pytest.mark.slow
     def test_files_of_keys_have_field_ids(self, spark: SparkSession) -> None:
         # Without them the key, which is not the first column, would be taken for the first.
         mirror = Mirror.new(spark, "s string, id bigint, n int")
@@ -220,7 +186,6 @@ class TestTraps:
             if file["content"] != "data":
                 assert schema.names == file["equality_columns"]
 
-    @pytest.mark.slow
     def test_global_deletes_have_an_unpartitioned_spec(self, spark: SparkSession) -> None:
         mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
         mirror.append([row(number) for number in range(6)])
@@ -240,11 +205,8 @@ class TestTraps:
         newest = mirror.table.files().where("content = 'data'").toArrow()
         assert set(newest["spec_id"].to_pylist()) == {default}
 
-    @pytest.mark.parametrize("form", ["/", pytest.param("file:", marks=pytest.mark.slow)])
-    @pytest.mark.slow
-    def test_paths_with_and_without_a_scheme(
-        self, spark: SparkSession, tmp_path: Path, form: str
-    ) -> None:
+    @pytest.mark.parametrize("form", ["/", "file:"])
+    def test_paths_of_both_forms(self, spark: SparkSession, tmp_path: Path, form: str) -> None:
         place = str(tmp_path / "elsewhere")
         properties = {**ENABLED, "write.data.path": place if form == "/" else f"file:{place}"}
         mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", 3, properties)
@@ -259,23 +221,6 @@ class TestTraps:
         paths = mirror.table.files(branch="own").toArrow()["path"].to_pylist()
         assert all(path.startswith(properties["write.data.path"]) for path in paths), paths
 
-    @pytest.mark.slow
-    def test_another_handle_commits_between(self, spark: SparkSession) -> None:
-        mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
-        mirror.append([row(number) for number in range(6)])
-        other = Mirror(delvec.IcebergTable.for_name(spark, mirror.table.name), COLUMNS)
-        other.branches = mirror.branches
-        other.delete_keys([1], "id")
-        mirror.insert("(8, 'b', TIMESTAMP_NTZ '2024-01-01 12:00:00', 0)", [(8, "b", row(0)[2], 0)])
-        mirror.delete_keys([2, 8], "id")
-        other.upsert([row(1, 1)], "id")
-        mirror.sql_delete("id = 4", lambda each: each[0] == 4)
-        other.append([row(2, 2)])
-        mirror.delete_keys([5], "id")
-        mirror.check()
-        other.check()
-
-    @pytest.mark.slow
     def test_a_table_object_that_is_stale(self, spark: SparkSession) -> None:
         """What was loaded before others committed is written on top of theirs."""
         mirror = Mirror.new(spark, "id bigint, n int")

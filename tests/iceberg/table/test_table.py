@@ -86,9 +86,7 @@ def test_a_name_with_odd_characters_is_quoted(spark: SparkSession) -> None:
     spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
     spark.sql(f"INSERT INTO {name} VALUES (1)")
     table = delvec.IcebergTable.for_name(spark, name)
-    assert table.name == name
-    assert table.files().count() == 1
-    assert table.expire_snapshots().snapshots == 0
+    assert (table.name, table.files().count(), table.expire_snapshots().snapshots) == (name, 1, 0)
     assert table.remove_orphan_files(dry_run=True).files == ()
     spark.sql(f"DROP TABLE {name}")
 
@@ -158,8 +156,7 @@ def test_history_and_refs_are_those_of_iceberg(spark: SparkSession, table: Icebe
         "own": ("branch", True),
         "v1": ("tag", False),
     }
-    assert table.history(1).count() == 1
-    assert table.history(branch="own").count() == 3
+    assert (table.history(1).count(), table.history(branch="own").count()) == (1, 3)
     with pytest.raises(InvalidArgumentError, match="has no branch 'owm'"):
         table.history(branch="owm")
     assert "own (staging)" in table._repr_html_()
@@ -182,8 +179,7 @@ def test_files_tell_every_form_of_deletes(spark: SparkSession, table: IcebergTab
     assert json.loads(json.dumps(detail.to_json()))["deletion_vectors"] == 1
     assert "1 deletion vector" in str(detail)
     [_, old] = [each["snapshot_id"] for each in table.history().toArrow().to_pylist()][1:]
-    assert table.files(old).count() == 1
-    assert table.detail(snapshot_id=old).rows == 4
+    assert (table.files(old).count(), table.detail(snapshot_id=old).rows) == (1, 4)
     with pytest.raises(InvalidArgumentError, match="has no snapshot 1"):
         table.files(1)
     with pytest.raises(InvalidArgumentError, match="has no tag 'v1'"):
@@ -217,13 +213,11 @@ def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable
     spark.sql(f"INSERT OVERWRITE {table.name} VALUES (7)")
     report = table.expire_snapshots(older_than=timedelta(0), retain_last=1)
     assert report.snapshots >= 3
-    assert report.snapshots_left == 2
-    assert report.refs == ()
+    assert (report.snapshots_left, report.refs) == (2, ())
     assert report.to_json()["snapshots"] == report.snapshots
     assert "snapshots expired, 2 left" in str(report)
     assert is_staging(table._load().metadata, "own")
-    assert rows(spark, table, "own") == [1, 2, 3, 4, 5, 6]
-    assert ids(spark, table.name) == [7]
+    assert (rows(spark, table, "own"), ids(spark, table.name)) == ([1, 2, 3, 4, 5, 6], [7])
     assert table.expire_snapshots("2020-01-01").snapshots == 0
     for bad in ({"retain_last": 0}, {"older_than": timedelta(-1)}, {"older_than": "soon"}):
         arguments: dict[str, Any] = bad
@@ -232,9 +226,7 @@ def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable
 
 
 @pytest.mark.slow
-def test_only_old_files_that_nobody_refers_to_are_removed(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_only_old_orphans_are_removed(spark: SparkSession, table: IcebergTable) -> None:
     data = Path(table.location.removeprefix("file:")) / "data"
     old, new = data / "old.parquet", data / "new.parquet"
     for file in (old, new):
@@ -288,18 +280,6 @@ def test_vectors_of_a_staging_branch_stay_there(spark: SparkSession, table: Iceb
     with pytest.raises(PlanError, match="could not read base with it"):
         table.fast_forward("base", "copy")
     table.create_branch("second", snapshot_id=head, staging=True)
-    # Iceberg's own clean-up works on the other branches, and leaves the vectors where they are.
-    report = table.expire_snapshots(older_than=timedelta(0), retain_last=1)
-    assert report.snapshots
-    old = time.time() - 5 * 86400
-    for found in Path(table.location.removeprefix("file:")).rglob("*.*"):
-        os.utime(found, (old, old))
-    removed = table.remove_orphan_files().files
-    assert not [path for path in removed if path.endswith(".parquet")]
-    assert Path(vector["path"].removeprefix("file:")).exists()
-    assert ids(spark, table.name) == [1, 2, 3, 4, 5]
-    assert table.files(branch="own").where("content = 'equality-delete-vector'").count() == 1
-    assert is_staging(table._load().metadata, "own")
 
 
 def parent(table: IcebergTable) -> int:

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.files import find_position_deletes
@@ -52,8 +51,7 @@ def delete(
 
 
 def check(spark: SparkSession, name: str, expected: object) -> None:
-    assert by_spark(spark, name) == expected
-    assert by_pyiceberg(spark, name) == expected
+    assert (by_spark(spark, name), by_pyiceberg(spark, name)) == (expected, expected)
 
 
 @pytest.mark.quick_cases(1)
@@ -85,52 +83,127 @@ def test_rows_of_several_files(spark: SparkSession, version: int) -> None:
     check(spark, name, left)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_files_without_a_row_left_are_removed(spark: SparkSession, version: int) -> None:
-    name = new_table(spark, version=version)
-    numbered(spark, name, 0, 10)
-    numbered(spark, name, 10, 20)
-    spark.sql(f"DELETE FROM {name} WHERE id IN (3, 13)")
-    report = delete(spark, name, "id < 10 OR id = 19")
-    assert (report.files_removed, report.rows_deleted) == (1, 10)
-    check(spark, name, [10, 11, 12, 14, 15, 16, 17, 18])
-    assert [each[2] for each in deletes_of(spark, name)] == [2]
+def numbers(text: str) -> list[int | None]:
+    """Read `None 1 5-7`, which is None, 1, 5, 6 and 7."""
+    found: list[int | None] = []
+    for each in text.split():
+        first, _, last = each.partition("-")
+        found += [None] if each == "None" else range(int(first), int(last or first) + 1)
+    return found
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_all_rows(spark: SparkSession, version: int) -> None:
-    name = new_table(spark, version=version)
-    assert delete(spark, name, None).snapshot_id is None
-    numbered(spark, name, 0, 10)
-    numbered(spark, name, 10, 20)
-    spark.sql(f"DELETE FROM {name} WHERE id IN (3, 13)")
-    report = delete(spark, name, None)
-    assert (report.files_removed, report.rows_deleted) == (2, 18)
-    check(spark, name, [])
-    assert deletes_of(spark, name) == []
-    assert delete(spark, name, None).snapshot_id is None
-    numbered(spark, name, 0, 3)
-    check(spark, name, [0, 1, 2])
+def run(spark: SparkSession, name: str, text: str) -> None:
+    """Take steps: rows are appended, SQL is run, rows of a condition are deleted, or looked at."""
+    last: PositionDeleteReport | None = None
+    for step in text.format(t=name).split(" | "):
+        word, _, rest = step.partition(" ")
+        if word == "rows":
+            numbered(spark, name, *map(int, rest.split()))
+        elif word == "where":
+            last = delete(spark, name, rest or None)
+        elif word == "refused":
+            with pytest.raises(InvalidArgumentError):
+                delete(spark, name, rest)
+        elif word == "is":
+            check(spark, name, numbers(rest))
+        elif word == "stock":  # PyIceberg does not read Avro
+            assert by_spark(spark, name) == numbers(rest)
+        elif word == "report":
+            figures = dict(each.split("=") for each in rest.split())
+            assert {each: str(getattr(last, each)) for each in figures} == figures
+        elif word == "deletes":
+            found = [f"{kind}:{rows}" for _, kind, rows in deletes_of(spark, name)]
+            assert found == rest.split()
+        else:
+            spark.sql(f"INSERT INTO {name} VALUES {rest}" if word == "insert" else step)
 
 
-def test_nothing_matches(spark: SparkSession) -> None:
-    name = new_table(spark)
-    assert delete(spark, name, "id = 1").snapshot_id is None
-    numbered(spark, name, 0, 10)
-    before = loaded(spark, name).metadata.head()
-    report = delete(spark, name, "id > 100")
-    assert (report.snapshot_id, report.rows_deleted) == (None, 0)
-    assert loaded(spark, name).metadata.head() == before
-    assert "nothing to do" in str(report)
+EMPTIED = (
+    "rows 0 10 | rows 10 20 | DELETE FROM {t} WHERE id IN (3, 13) | where id < 10 OR id = 19"
+    " | report files_removed=1 rows_deleted=10 | is 10-12 14-18 | deletes FORMAT:2"
+)
+ALL = (
+    "where | report snapshot_id=None | rows 0 10 | rows 10 20"
+    " | DELETE FROM {t} WHERE id IN (3, 13) | where | report files_removed=2 rows_deleted=18"
+    " | is | deletes | where | report snapshot_id=None | rows 0 3 | is 0-2"
+)
+SPECS = (
+    "insert (1, date'2026-01-01', 'a b', 1.5), (2, date'2026-01-01', 'a b', 2.5),"
+    " (3, NULL, NULL, NULL), (4, NULL, NULL, 1), (5, date'1969-12-31', '\"é/=', 3)"
+    " | insert (15, date'1969-12-31', '\"é/=', 3) | ALTER TABLE {t} ADD PARTITION FIELD m"
+    " | ALTER TABLE {t} DROP PARTITION FIELD s"
+    " | insert (6, date'2026-01-02', 'x', 2.5), (7, date'2026-01-02', 'x', 2.5)"
+    " | ALTER TABLE {t} ADD PARTITION FIELD truncate(2, s)"
+    " | ALTER TABLE {t} ADD PARTITION FIELD bucket(4, id) | insert (8, NULL, NULL, NULL)"
+    " | insert (8, NULL, NULL, 2.5), (9, NULL, 'abc', NULL)"
+    " | where id IN (1, 3, 6) OR m = 3 AND id < 10 | report files_removed=1 vectors_added=3"
+    " | is 2 4 7 8 8 9 15 | where m = 2.5 | is 4 8 9 15"
+)
+V3 = "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')"
+# A file of position deletes of several data files stays, one of a single data file is replaced.
+UPGRADED = (
+    f"rows 0 50 | rows 50 100 | DELETE FROM {{t}} WHERE id IN (1, 2, 51, 52) | {V3}"
+    " | where id IN (3, 4) | is 0 5-50 53-99 | deletes PARQUET:COUNT PUFFIN:4"
+    " | where id = 53 | is 0 5-50 54-99"
+)
+OTHER = (
+    f"rows 0 50 | DELETE FROM {{t}} WHERE id IN (1, 2) | deletes FORMAT:2 | {V3}"
+    " | where id = 3 | stock 0 4-49"
+)
+NULLS = (
+    "insert (1, 1, 'a'), (NULL, 2, 'b'), (3, NULL, NULL) | where id <> 3 | is None 3"
+    " | where s IS NULL | is None"
+)
+CHANGED = (  # one of the columns is in no snapshot yet
+    "rows 0 10 | ALTER TABLE {t} RENAME COLUMN n TO id2 | ALTER TABLE {t} DROP COLUMN s"
+    " | ALTER TABLE {t} ADD COLUMN n string | where id2 = 3 AND n IS NULL | is 0-2 4-9"
+    " | insert (10, 4, 'x') | where id2 = 4 AND n = 'x' | is 0-2 4-9 | refused s = 's1'"
+)
+CONDITIONS = (
+    "rows 0 30 | where id IN (SELECT max(id) FROM {t})"
+    " | where EXISTS (SELECT 1 FROM (SELECT id AS other FROM {t}) WHERE other = n + 25)"
+    " | where _pos = 4 | where s RLIKE '^s5$' | is 6-9 14-19 24-28"
+    " | refused id = = 1 | refused nothing = 1 | refused id + 1"
+)
+GRANULARITY = "write.delete.granularity"
+ONE_TASK = {  # for all files, so that one file of position deletes may be about both
+    "write.delete.distribution-mode": "none",
+    "read.split.adaptive-size.enabled": "false",
+}
+# Steps, the format version, properties of the table, and when it runs.
+CASES: list[tuple[str, int, dict[str, str], str]] = [
+    (EMPTIED.replace("FORMAT", "PARQUET"), 2, {}, ""),
+    (EMPTIED.replace("FORMAT", "PUFFIN"), 3, {}, "more"),
+    (ALL, 2, {}, ""),
+    (ALL, 3, {}, "more"),
+    (NULLS, 3, {}, ""),
+    (CHANGED, 3, {}, "more"),
+    (CONDITIONS, 3, {}, "slow"),
+    (SPECS, 3, {}, "slow"),
+    (SPECS, 2, {}, "slow"),
+    (UPGRADED.replace("COUNT", "2"), 2, {**ONE_TASK, GRANULARITY: "file"}, "slow"),
+    (UPGRADED.replace("COUNT", "4"), 2, {**ONE_TASK, GRANULARITY: "partition"}, "slow"),
+    (OTHER.replace("FORMAT", "AVRO"), 2, {"write.delete.format.default": "avro"}, "slow"),
+    (OTHER.replace("FORMAT", "ORC"), 2, {"write.delete.format.default": "orc"}, "slow"),
+]
 
 
-def test_nulls_stay(spark: SparkSession) -> None:
-    name = new_table(spark)
-    insert(spark, name, "(1, 1, 'a'), (NULL, 2, 'b'), (3, NULL, NULL)")
-    delete(spark, name, "id <> 3")
-    check(spark, name, [None, 3])
-    delete(spark, name, F.col("s").isNull())
-    check(spark, name, [None])
+@pytest.mark.first_cases(9)
+@pytest.mark.parametrize(
+    ("steps", "version", "properties"),
+    [
+        pytest.param(*each, marks=getattr(pytest.mark, when) if when else ())
+        for *each, when in CASES
+    ],
+)
+def test_conditions_delete(
+    spark: SparkSession, steps: str, version: int, properties: dict[str, str]
+) -> None:
+    columns, rest = "id bigint, n int, s string", ""
+    if steps is SPECS:
+        columns = "id bigint, day date, s string, m decimal(9,2)"
+        rest = "PARTITIONED BY (days(day), s)"
+    run(spark, new_table(spark, columns, rest, version, properties), steps)
 
 
 def test_vectors_of_others_are_united(spark: SparkSession) -> None:
@@ -148,101 +221,6 @@ def test_vectors_of_others_are_united(spark: SparkSession) -> None:
     delete(spark, name, "id IN (4, 5, 6) OR id < 3")
     check(spark, name, list(range(7, 100)))
     assert deletes_of(spark, name) == [(1, "PUFFIN", 7)]
-
-
-@pytest.mark.parametrize("granularity", ["file", "partition"])
-@pytest.mark.slow
-def test_position_deletes_of_a_table_upgraded_to_format_3(
-    spark: SparkSession, granularity: str
-) -> None:
-    properties = {
-        "write.delete.granularity": granularity,
-        # One task for all files, so that one file of position deletes may be about both.
-        "write.delete.distribution-mode": "none",
-        "read.split.adaptive-size.enabled": "false",
-    }
-    name = new_table(spark, version=2, properties=properties)
-    numbered(spark, name, 0, 50)
-    numbered(spark, name, 50, 100)
-    spark.sql(f"DELETE FROM {name} WHERE id IN (1, 2, 51, 52)")
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version' = '3')")
-    delete(spark, name, "id IN (3, 4)")
-    left = [each for each in range(100) if each not in (1, 2, 3, 4, 51, 52)]
-    check(spark, name, left)
-    kinds = [(kind, rows) for _, kind, rows in deletes_of(spark, name)]
-    # A file of position deletes of several data files stays, one of a single data file is replaced.
-    assert kinds == [("PARQUET", 2 if granularity == "file" else 4), ("PUFFIN", 4)]
-    delete(spark, name, "id = 53")
-    left.remove(53)
-    check(spark, name, left)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["avro", "orc"])
-def test_position_deletes_of_other_formats(spark: SparkSession, kind: str) -> None:
-    name = new_table(spark, version=2, properties={"write.delete.format.default": kind})
-    numbered(spark, name, 0, 50)
-    spark.sql(f"DELETE FROM {name} WHERE id IN (1, 2)")
-    assert deletes_of(spark, name) == [(1, kind.upper(), 2)]
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version' = '3')")
-    delete(spark, name, "id = 3")
-    assert by_spark(spark, name) == [0, *range(4, 50)]  # PyIceberg does not read Avro
-
-
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.slow
-def test_partitions_and_their_evolution(spark: SparkSession, version: int) -> None:
-    columns = "id bigint, day date, s string, m decimal(9,2)"
-    name = new_table(spark, columns, "PARTITIONED BY (days(day), s)", version)
-    insert(
-        spark,
-        name,
-        "(1, date'2026-01-01', 'a b', 1.5), (2, date'2026-01-01', 'a b', 2.5),"
-        " (3, NULL, NULL, NULL), (4, NULL, NULL, 1), (5, date'1969-12-31', '\"é/=', 3)",
-        "(15, date'1969-12-31', '\"é/=', 3)",
-    )
-    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD m")
-    spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD s")
-    insert(spark, name, "(6, date'2026-01-02', 'x', 2.5), (7, date'2026-01-02', 'x', 2.5)")
-    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD truncate(2, s)")
-    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(4, id)")
-    insert(spark, name, "(8, NULL, NULL, NULL)", "(8, NULL, NULL, 2.5), (9, NULL, 'abc', NULL)")
-    report = delete(spark, name, "id IN (1, 3, 6) OR m = 3 AND id < 10")
-    check(spark, name, [2, 4, 7, 8, 8, 9, 15])
-    assert (report.files_removed, report.vectors_added) == (1, 3)
-    delete(spark, name, "m = 2.5")
-    check(spark, name, [4, 8, 9, 15])
-
-
-@pytest.mark.more
-def test_changed_columns(spark: SparkSession) -> None:
-    name = new_table(spark)
-    numbered(spark, name, 0, 10)
-    spark.sql(f"ALTER TABLE {name} RENAME COLUMN n TO id2")
-    spark.sql(f"ALTER TABLE {name} DROP COLUMN s")
-    spark.sql(f"ALTER TABLE {name} ADD COLUMN n string")
-    delete(spark, name, "id2 = 3 AND n IS NULL")  # a column that no snapshot has yet
-    check(spark, name, [0, 1, 2, 4, 5, 6, 7, 8, 9])
-    insert(spark, name, "(10, 4, 'x')")
-    delete(spark, name, "id2 = 4 AND n = 'x'")
-    check(spark, name, [0, 1, 2, 4, 5, 6, 7, 8, 9])
-    with pytest.raises(InvalidArgumentError, match="no column s "):
-        delete(spark, name, "s = 's1'")
-
-
-@pytest.mark.slow
-def test_conditions_of_all_kinds(spark: SparkSession) -> None:
-    name = new_table(spark)
-    numbered(spark, name, 0, 30)
-    delete(spark, name, f"id IN (SELECT max(id) FROM {name})")
-    others = f"SELECT id AS other FROM {name}"
-    delete(spark, name, f"EXISTS (SELECT 1 FROM ({others}) WHERE other = n + 25)")
-    delete(spark, name, "_pos = 4")
-    delete(spark, name, F.col("s").rlike("^s5$"))
-    check(spark, name, [each for each in range(6, 29) if each % 10 > 3])
-    for wrong in ("id = = 1", "nothing = 1", "id + 1"):
-        with pytest.raises(InvalidArgumentError):
-            delete(spark, name, wrong)
 
 
 @pytest.mark.more
