@@ -44,8 +44,7 @@ def table_with(
     """Make a table of one file with the ids 0 to 9, and a vector: any descriptor, or rows."""
     table = table or TableBuilder(root)
     table.create()
-    add = table.write_file("part-0.parquet", {"id": list(range(10))})
-    table.commit({"add": add})
+    add = table.append("part-0.parquet", {"id": list(range(10))})
     descriptor = table.write_vectors(vector)[0] if isinstance(vector, list) else vector
     text = json.dumps({"numRecords": 10, "tightBounds": False} if stats is None else stats)
     new = add | {"deletionVector": descriptor, "stats": text}

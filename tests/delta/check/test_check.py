@@ -90,9 +90,6 @@ def test_every_damage_is_a_finding_that_names_what_and_where(tmp_path: Path, nam
         assert word in str(report)
 
 
-# Data files
-
-
 def test_a_data_file_that_is_gone_is_not_repaired(tmp_path: Path) -> None:
     small_table(tmp_path)
     (tmp_path / "part-1.parquet").unlink()
@@ -173,33 +170,30 @@ def test_a_wrong_row_count(tmp_path: Path) -> None:
 
 
 def test_a_wrong_partition_value(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "day": "date"}, partition_columns=["day"])
-    table.create()
+    table = TableBuilder.made(
+        tmp_path, fields={"id": "long", "day": "date"}, partition_columns=["day"]
+    )
     adds = [
         table.write_file(f"{number}.parquet", {"id": [1]}, {"day": day})
         for number, day in enumerate(("2024-01-31", None, "soon", "soon"))
     ]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     [finding] = checked(tmp_path).findings
     assert (finding.kind, finding.path) == ("wrong-partition-value", "2.parquet")
     assert "'soon'" in finding.message
 
 
 def test_files_outside_of_the_table_are_looked_for(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path / "t")
-    table.create()
+    table = TableBuilder.made(tmp_path / "t")
     other = TableBuilder(tmp_path / "other")
     adds = [other.write_file(f"{number}.parquet", {"id": [1, 2]}) for number in range(2)]
     for add in adds:
         add["path"] = (tmp_path / "other" / add["path"]).as_uri()
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     assert checked(tmp_path / "t").findings == ()
     (tmp_path / "other" / "1.parquet").unlink()
     gone = str(tmp_path / "other" / "1.parquet")
     assert found(checked(tmp_path / "t")) == [("error", "missing-file", gone)]
-
-
-# Vectors
 
 
 @pytest.mark.parametrize(
@@ -226,8 +220,7 @@ def test_an_absolute_vector_inside_the_table(tmp_path: Path) -> None:
 
 
 def test_an_absolute_vector_of_another_table_is_no_finding(tmp_path: Path) -> None:
-    other = TableBuilder(tmp_path / "other")
-    other.create()
+    other = TableBuilder.made(tmp_path / "other")
     [vector] = other.write_vectors([3])
     table_with(tmp_path / "t", absolute(other, vector))
     assert checked(tmp_path / "t").findings == ()
@@ -315,8 +308,7 @@ def test_forged_vectors_allocate_nothing(tmp_path: Path, forged: dict[str, int])
 
 
 def test_many_vectors_are_read_by_few_requests(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     vectors = [v for _ in range(3) for v in table.write_vectors(*([each] for each in range(20)))]
     adds = []
     for number, vector in enumerate(vectors):
@@ -329,9 +321,6 @@ def test_many_vectors_are_read_by_few_requests(tmp_path: Path) -> None:
     assert (report.findings, report.vectors, report.vector_files) == ((), 60, 3)
     # Footers, files of vectors, and less than ten files of the log.
     assert handle.storage.requests.gets < len(vectors) + 3 + 10
-
-
-# Orphan files
 
 
 def test_a_disk_that_does_not_tell_cases_apart_has_no_orphans_by_case(tmp_path: Path) -> None:
@@ -361,12 +350,8 @@ def test_orphan_files_are_told_with_their_bytes(tmp_path: Path) -> None:
     assert report.orphan_bytes == 10 + vectors.stat().st_size
 
 
-# Many findings
-
-
 def test_findings_are_counted_and_some_of_each_kind_shown(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     add = table.write_file("a.parquet", {"id": [1]})
     gone = [{"add": add | {"path": f"{number}.parquet"}} for number in range(1200)]
     table.commit({"add": add}, *gone)
@@ -385,12 +370,11 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 
 def test_rows_that_cannot_be_read_are_found_in_the_sample(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     rows = pa.table({"id": list(range(5000))})
     add = table.write_file("a.parquet", rows, write_page_checksum=True, compression="none")
     add["stats"] = json.dumps({"numRecords": 5000, "minValues": {"id": 0}, "nullCount": {"id": 0}})
-    table.commit({"add": add})
+    table.add(add)
     path = tmp_path / "a.parquet"
     assert checked(tmp_path).findings == ()
     start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
@@ -399,9 +383,6 @@ def test_rows_that_cannot_be_read_are_found_in_the_sample(tmp_path: Path) -> Non
     path.write_bytes(data)
     assert found(checked(tmp_path)) == [("error", "unreadable-file", "a.parquet")]
     assert checked(tmp_path, sample=0).findings == ()
-
-
-# Damage at random
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delvec import DeltaTable
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import TableBuilder, legacy, removed, small_table
 from tests.delta.check.checks import checked, found, table_with
 from tests.delta.log.damages import rewritten
 
@@ -28,9 +28,6 @@ def checkpointed(root: Path, **changes: Any) -> tuple[TableBuilder, list[dict[st
     table.checkpoint([{**add, **changes} for add in adds])
     table.write_hint()
     return table, adds
-
-
-# Files of the log
 
 
 def test_commits_that_are_missing_before_the_checkpoint(tmp_path: Path) -> None:
@@ -98,9 +95,6 @@ def test_a_hint_that_is_missing(tmp_path: Path, kind: str) -> None:
     assert DeltaTable.for_path(None, tmp_path).count() == 16
 
 
-# Entries
-
-
 def test_a_file_that_is_live_twice_tells_by_which_commits(tmp_path: Path) -> None:
     table, adds = small_table(tmp_path)
     [again] = table.write_vectors([0, 1, 9], prefix="ab")
@@ -129,9 +123,6 @@ def test_a_file_that_one_commit_adds_and_removes(tmp_path: Path) -> None:
     table, adds = small_table(tmp_path)
     table.commit(*({"add": add} for add in adds), {"remove": removed(adds[0])})
     assert found(checked(tmp_path)) == [("error", "added-and-removed", PART)]
-
-
-# What is derived from commits
 
 
 @pytest.mark.parametrize(
@@ -166,8 +157,7 @@ def test_a_checkpoint_with_a_file_that_was_removed(tmp_path: Path) -> None:
 def test_a_checkpoint_is_compared_from_the_one_before(tmp_path: Path) -> None:
     table, adds = checkpointed(tmp_path)
     table.drop_commits(0, 1)
-    more = table.write_file("more.parquet", {"id": [1]})
-    table.commit({"add": more})
+    more = table.append("more.parquet", {"id": [1]})
     table.checkpoint(adds)
     table.write_hint()
     assert next(each.kind for each in checked(tmp_path).findings) == "wrong-checkpoint"
@@ -205,7 +195,7 @@ def crc(table: TableBuilder, adds: list[dict[str, Any]], **changes: Any) -> None
         ({"tableSizeBytes": 1}, "tableSizeBytes is 1"),
         ({"numDeletedRecordsOpt": 5}, "numDeletedRecordsOpt is 5, expected 4"),
         ({"numDeletionVectorsOpt": 1}, "numDeletionVectorsOpt is 1"),
-        ({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, "another protocol"),
+        ({"protocol": legacy(1, 2)}, "another protocol"),
         ({"metadata": {"schemaString": '{"type":"struct","fields":[]}'}}, "another schema"),
         ({"allFiles": []}, "lists other files"),
         ({"protocol": 7}, "cannot be read"),
@@ -223,13 +213,10 @@ def test_a_checksum_file_that_is_wrong(tmp_path: Path, changes: dict[str, Any], 
     assert checked(tmp_path).findings == ()  # readers ignore it
 
 
-# The protocol against the content
-
-
 @pytest.mark.parametrize(
     "protocol",
     [
-        {"minReaderVersion": 1, "minWriterVersion": 2},
+        legacy(1, 2),
         {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["deletionVectors"]},
     ],
 )
@@ -255,13 +242,7 @@ def test_vectors_that_readers_may_ignore(tmp_path: Path, protocol: dict[str, Any
 def test_features_in_use_that_the_protocol_lacks(
     tmp_path: Path, fields: dict[str, str], properties: dict[str, str], severity: str, feature: str
 ) -> None:
-    table = TableBuilder(
-        tmp_path,
-        protocol={"minReaderVersion": 1, "minWriterVersion": 2},
-        fields=fields,
-        properties=properties,
-    )
-    table.create()
+    TableBuilder.made(tmp_path, protocol=legacy(1, 2), fields=fields, properties=properties)
     findings = checked(tmp_path).findings
     assert {each.kind for each in findings} == {"missing-feature"}
     [named] = [each for each in findings if f"uses {feature}," in each.message]
@@ -278,7 +259,7 @@ def test_column_mapping_without_the_feature_and_with_mistakes(tmp_path: Path) ->
 
     def create(root: Path, inner: int) -> None:
         properties = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
-        protocol = {"minReaderVersion": 1, "minWriterVersion": 5}
+        protocol = legacy(1, 5)
         table = TableBuilder(root, protocol=protocol, properties=properties)
         struct = {"type": "struct", "fields": [field("b", "long", inner)]}
         schema = {"type": "struct", "fields": [field("a", struct, 1), field("c", "long", 2)]}
@@ -338,17 +319,13 @@ def test_vectors_beside_what_does_not_know_them(tmp_path: Path) -> None:
     assert found(checked(tmp_path)) == [("warning", "vectors-not-allowed", "")]
 
 
-# Row tracking
-
-
 def tracked(root: Path, *ids: int | None, mark: int = 19) -> None:
     features = ["rowTracking", "domainMetadata"]
-    table = TableBuilder(
+    table = TableBuilder.made(
         root,
         protocol={"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features},
         properties={"delta.enableRowTracking": "true"},
     )
-    table.create()
     adds = []
     for number, base in enumerate(ids):
         add = table.write_file(f"{number}.parquet", {"id": list(range(10))})

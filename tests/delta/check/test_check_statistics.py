@@ -53,13 +53,12 @@ def write(root: Path, name: str, low: Any, high: Any, nulls: int | None = None) 
     kind, arrow, values = VALUES[name]
     features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-    table = TableBuilder(root, fields={"v": kind}, protocol=protocol)
-    table.create()
+    table = TableBuilder.made(root, fields={"v": kind}, protocol=protocol)
     add = table.write_file("a.parquet", pa.table({"v": pa.array(values, arrow)}))
     stats = {"numRecords": 3, "minValues": {"v": low}, "maxValues": {"v": high}}
     if nulls is not None:
         stats["nullCount"] = {"v": nulls}
-    table.commit({"add": add | {"stats": json.dumps(stats)}})
+    table.add(add | {"stats": json.dumps(stats)})
     return table
 
 
@@ -114,7 +113,7 @@ def test_deleted_rows_may_be_outside_of_tight_bounds(tmp_path: Path) -> None:
         for line in table.commit_path(1).read_text().splitlines()
         if '"add"' in line
     ]
-    table.delete(add, table.write_vectors([0])[0])
+    table.delete_rows(add, [0])
     assert checked(tmp_path).findings == ()
     table.delete(add | {"deletionVector": None}, table.write_vectors([1], prefix="b")[0])
 
@@ -142,13 +141,12 @@ def test_fields_of_structs_and_columns_that_the_file_lacks(tmp_path: Path) -> No
             "maxValues": {"s": {"x": 1}},
             "nullCount": {"s": {"x": nulls}, "new": 3},
         }
-        table.commit({"add": add | {"stats": json.dumps(stats)}})
+        table.add(add | {"stats": json.dumps(stats)})
         assert [each.kind for each in checked(tmp_path).findings] == expected
 
 
 def test_a_sample_is_spread_and_holds_files_with_vectors(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     adds = []
     for number in range(40):
         add = table.write_file(f"{number}.parquet", {"id": [1, 2]})
@@ -157,7 +155,7 @@ def test_a_sample_is_spread_and_holds_files_with_vectors(tmp_path: Path) -> None
     [vector] = table.write_vectors([0])
     wrong = {"numRecords": 2, "minValues": {"id": 3}, "tightBounds": False}
     adds[17] |= {"deletionVector": vector, "stats": json.dumps(wrong)}
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     report = checked(tmp_path, sample=4)
     assert (report.sampled_files, found(report)) == (
         4,
@@ -169,8 +167,7 @@ def test_a_sample_is_spread_and_holds_files_with_vectors(tmp_path: Path) -> None
 
 
 def test_statistics_that_say_nothing_are_no_finding(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     add = table.write_file("a.parquet", {"id": [1]})
     del add["stats"]
     other = table.write_file("b.parquet", {"id": [1]}) | {"stats": "{"}

@@ -12,7 +12,7 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import FormatError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.vector import Descriptor
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import TableBuilder, legacy, removed, small_table
 from tests.delta.check.checks import INLINE, PADDED, checked, found, table_with
 from tests.delta.log.damages import rewritten
 from tests.delta.log_files import commits
@@ -110,11 +110,10 @@ def test_a_wrong_row_count_is_corrected(tmp_path: Path) -> None:
 
 
 def test_rows_that_wrong_bounds_hid_are_found_again(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     add = table.write_file("a.parquet", {"id": [1, 2, 3]})
     stats = {"numRecords": 3, "minValues": {"id": 2}, "maxValues": {"id": 2}}
-    table.commit({"add": add | {"stats": json.dumps(stats), "tags": {"k": "v"}}})
+    table.add(add | {"stats": json.dumps(stats), "tags": {"k": "v"}})
     opened = DeltaTable.for_path(None, tmp_path)
     assert opened.count([("id", "=", 3)]) == 0
     assert checked(tmp_path, repair=True).findings == ()
@@ -125,7 +124,7 @@ def test_rows_that_wrong_bounds_hid_are_found_again(tmp_path: Path) -> None:
 
 
 def test_the_table_feature_is_added(tmp_path: Path) -> None:
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    protocol = legacy(1, 2)
     table_with(tmp_path, [3], table=TableBuilder(tmp_path, protocol=protocol))
     before = ids(tmp_path)
     report = checked(tmp_path, repair=True)
@@ -140,9 +139,9 @@ def test_the_table_feature_is_added(tmp_path: Path) -> None:
 def test_one_of_two_entries_that_delete_the_same_rows_is_removed(tmp_path: Path) -> None:
     table, adds = small_table(tmp_path)
     [again] = table.write_vectors([0, 9], prefix="ab")
-    table.commit({"add": adds[0] | {"deletionVector": again}})
+    table.add(adds[0] | {"deletionVector": again})
     absolute = (tmp_path / "part-1.parquet").as_uri()
-    table.commit({"add": adds[1] | {"path": absolute}})
+    table.add(adds[1] | {"path": absolute})
     report = checked(tmp_path)
     assert sorted(found(report)) == [
         ("error", "live-twice", PART),
@@ -162,12 +161,10 @@ def test_one_of_two_entries_that_delete_the_same_rows_is_removed(tmp_path: Path)
 def test_one_of_two_entries_that_tell_different_things_is_left_alone(
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "p": "long"}, partition_columns=["p"])
-    table.create()
-    add = table.write_file(PART, {"id": [1, 2]}, {"p": "1"})
-    table.commit({"add": add})
+    table = TableBuilder.made(tmp_path, fields={"id": "long", "p": "long"}, partition_columns=["p"])
+    add = table.append(PART, {"id": [1, 2]}, {"p": "1"})
     uri = (tmp_path / PART).as_uri()
-    table.commit({"add": add | {"path": uri} | other})
+    table.add(add | {"path": uri} | other)
     report = checked(tmp_path, repair=True)
     assert report.repairs == ()
     assert ("error", "live-twice", PART) in found(report)
@@ -176,7 +173,7 @@ def test_one_of_two_entries_that_tell_different_things_is_left_alone(
 def test_one_of_two_entries_with_different_rows_is_left_alone(tmp_path: Path) -> None:
     table, adds = small_table(tmp_path)
     [more] = table.write_vectors([0, 1, 9], prefix="ab")
-    table.commit({"add": adds[0] | {"deletionVector": more}})
+    table.add(adds[0] | {"deletionVector": more})
     report = checked(tmp_path, repair=True)
     assert (report.repairs, report.version, report.errors) == ((), 3, 1)
 
@@ -217,7 +214,7 @@ def test_rows_that_are_deleted_meanwhile_stay_deleted(
     def delete() -> None:
         table = TableBuilder(tmp_path, version=2)
         [live] = [json.loads(line)["add"] for line in lines(table, 2) if '"add"' in line]
-        table.delete(live, table.write_vectors([3, 4])[0])
+        table.delete_rows(live, [3, 4])
 
     before_commit(monkeypatch, delete)
     report = checked(tmp_path, repair=True)
@@ -238,7 +235,7 @@ def test_statistics_of_a_file_that_changed_meanwhile_are_planned_anew(
     def delete() -> None:
         table = TableBuilder(tmp_path, version=2)
         [live] = [json.loads(line)["add"] for line in lines(table, 2) if '"add"' in line]
-        table.delete(live, table.write_vectors([3, 4], prefix="ab")[0])
+        table.delete_rows(live, [3, 4], prefix="ab")
 
     tried = before_commit(monkeypatch, delete)
     report = checked(tmp_path, repair=True)
@@ -282,7 +279,7 @@ def damaged_checkpoint(root: Path, kind: str) -> tuple[TableBuilder, Path]:
         data = path.read_bytes()
         cut = {"a column": data[:90] + bytes(200) + data[290:]}.get(kind, data[: len(data) // 2])
         path.write_bytes(cut)
-    table.commit({"add": table.write_file("later.parquet", {"id": [100]})})
+    table.append("later.parquet", {"id": [100]})
     return table, path
 
 
@@ -366,14 +363,13 @@ def test_repairs_work_from_a_checkpoint_and_keep_row_ids(tmp_path: Path) -> None
 
 
 def test_many_vectors_are_stored_in_few_files(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     adds = []
     for number in range(50):
         add = table.write_file(f"{number}.parquet", {"id": list(range(10))})
         stats = json.dumps({"numRecords": 10, "tightBounds": False})
         adds.append(add | {"deletionVector": INLINE, "stats": stats})
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     report = checked(tmp_path, repair=True)
     assert [(each.kind, each.files) for each in report.repairs] == [("rewrite-vector", 50)]
     assert (report.findings, report.vector_files) == ((), 1)

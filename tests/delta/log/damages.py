@@ -54,9 +54,6 @@ def with_vector(name: str, **fields: object) -> Callable[[dict[str, Any]], dict[
     return change
 
 
-# Files of vectors
-
-
 def _with_vector_file(
     change: Callable[[bytes], bytes], error: type[DelvecError], root: Path
 ) -> Damage:
@@ -85,15 +82,11 @@ def a_vector_file_that_is_gone(root: Path) -> Damage:
 
 @case
 def a_position_that_the_file_does_not_have(root: Path) -> Damage:
-    table = TableBuilder(root)
-    table.create()
-    add = table.write_file("part-0.parquet", {"id": list(range(10))})
-    table.commit({"add": add})
-    table.delete(add, table.write_vectors([3, 10])[0])
+    table = TableBuilder.made(root)
+    add = table.append("part-0.parquet", {"id": list(range(10))})
+    table.delete_rows(add, [3, 10])
     return Damage(FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
 
-
-# Descriptors of vectors: the file, what its descriptor says, and the words of the error
 
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "a_wrong_cardinality_in_the_log": ("part-1", {"cardinality": 3}, ("{file}", "{bin}", "3", "2")),
@@ -134,9 +127,6 @@ def _with_descriptor(name: str, root: Path) -> Damage:
 CASES |= {name: partial(_with_descriptor, name) for name in DESCRIPTORS}
 
 
-# Commits whose bytes are damaged
-
-
 def _with_commit(
     version: int, change: Callable[[bytes], bytes], words: tuple[str, ...], root: Path
 ) -> Damage:
@@ -160,13 +150,10 @@ CASES |= {
 }
 
 
-# Actions that are missing
-
-
 @case
 def an_add_without_a_path(root: Path) -> Damage:
     table, adds = small_table(root)
-    table.commit({"add": _without(adds[0], "path")})
+    table.add(_without(adds[0], "path"))
     return Damage(FormatError, ("path", str(root)))
 
 
@@ -198,9 +185,6 @@ CASES["a_log_without_a_protocol"] = partial(_without_action, "protocol")
 CASES["a_log_without_metadata"] = partial(_without_action, "metaData")
 
 
-# Files that are there twice: another engine would read their rows twice
-
-
 @case
 def a_file_that_was_removed_without_its_vector(root: Path) -> Damage:
     table, adds = small_table(root)
@@ -213,7 +197,7 @@ def a_file_that_was_removed_without_its_vector(root: Path) -> Damage:
 def _spelled(spelling: str, root: Path) -> Damage:
     table, adds = small_table(root)
     plain = _without(adds[0], "deletionVector")
-    table.commit({"add": plain | {"path": spelling.format(root=root.as_uri())}})
+    table.add(plain | {"path": spelling.format(root=root.as_uri())})
     return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
@@ -228,9 +212,6 @@ def a_file_added_and_removed_by_one_commit(root: Path) -> Damage:
     return Damage(FormatError, ("part-0.parquet", table.commit_path(3).name))
 
 
-# Data files
-
-
 @case
 def a_data_file_that_is_gone(root: Path) -> Damage:
     small_table(root)
@@ -242,7 +223,7 @@ def _forged(path: str, shown: str, root: Path) -> Damage:
     """Add a file beside the table, by a path that leads there."""
     table, _ = small_table(root)
     outside = TableBuilder(root.parent).write_file("outside.parquet", {"id": [99]})
-    table.commit({"add": outside | {"path": path.format(root=root)}})
+    table.add(outside | {"path": path.format(root=root)})
     return Damage(FormatError, (str(root), shown))
 
 
@@ -257,9 +238,6 @@ PATHS = {
     "a_path_that_is_badly_encoded": ("outside%2.parquet", "outside%2.parquet"),
 }
 CASES |= {name: partial(_forged, *paths) for name, paths in PATHS.items()}
-
-
-# Tables from the future
 
 
 def _with_protocol(protocol: dict[str, Any], word: str, root: Path) -> Damage:
@@ -288,9 +266,6 @@ def files_of_another_format(root: Path) -> Damage:
     table.provider = "orc"
     table.commit({"metaData": table.metadata()})
     return Damage(UnsupportedFeatureError, (str(root), "orc"))
-
-
-# Checkpoints
 
 
 def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:

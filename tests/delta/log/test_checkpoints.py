@@ -90,7 +90,7 @@ def test_a_version_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
 
 def test_a_hint_never_moves_back(tmp_path: Path) -> None:
     table, live = small_table(tmp_path)
-    table.commit({"add": live[0] | {"path": "part-9.parquet"}})
+    table.add(live[0] | {"path": "part-9.parquet"})
     write_checkpoint(snapshot_of(table.root))
     write_checkpoint(snapshot_of(table.root, 2))
     assert (table.log / f"{2:020d}.checkpoint.parquet").exists()
@@ -145,23 +145,21 @@ def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_transaction_ids_expire(tmp_path: Path, policy: str) -> None:
     features = {key: ["v2Checkpoint"] for key in ("readerFeatures", "writerFeatures")}
-    table = TableBuilder(
+    table = TableBuilder.made(
         tmp_path,
         protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
         properties={**EXPIRING, "delta.checkpointPolicy": policy},
     )
-    table.create()
     table.commit(*transactions())
     assert [each["appId"] for each in actions_of(written(table), "txn")] == ["an hour ago"]
 
 
 def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> None:
-    table = TableBuilder(
+    table = TableBuilder.made(
         tmp_path,
         fields={"id": "long", "day": "date", "p": "string"},
         partition_columns=["day", "p"],
     )
-    table.create()
     adds = [
         table.write_file(f"f{number}", {"id": [number]}, {"day": day, "p": p})
         | {"path": path, "baseRowId": number, "defaultRowCommitVersion": 1}
@@ -174,9 +172,9 @@ def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> No
         )
     ]
     adds[0] |= {"tags": {"ZCUBE_ID": "1", "b": "2"}, "clusteringProvider": "liquid"}
-    table.commit(*({"add": add} for add in adds[:2]))
+    table.add(*adds[:2])
     first = written(table)
-    table.commit({"add": adds[2]})
+    table.add(adds[2])
     second = written(table)
     for path, expected in ((first, adds[:2]), (second, adds)):
         found = {add["path"]: add for add in actions_of(path, "add")}
@@ -216,10 +214,10 @@ def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
     assert remove["deletionTimestamp"] == NOW
     assert remove["size"] == 5
     assert remove["deletionVector"] == vector
-    table.commit({"add": live[1] | {"path": "new"}})
+    table.add(live[1] | {"path": "new"})
     assert removes_in(written(table)) == [("part-0.parquet", vector["pathOrInlineDv"])]
     # The file comes back with the same vector: it is no longer removed.
-    table.commit({"add": live[0]})
+    table.add(live[0])
     path = written(table)
     assert removes_in(path) == []
     assert {add["path"] for add in actions_of(path, "add")} == {"new", "part-0.parquet"}
@@ -238,8 +236,9 @@ def test_a_file_without_its_vector_is_another_than_with_it(tmp_path: Path) -> No
     ("retention", "kept"), [("interval 9 days", 1), ("7 days", 0), ("some time", 1), ("-9 days", 1)]
 )
 def test_the_table_says_how_long_removes_stay(tmp_path: Path, retention: str, kept: int) -> None:
-    table = TableBuilder(tmp_path, properties={"delta.deletedFileRetentionDuration": retention})
-    table.create()
+    table = TableBuilder.made(
+        tmp_path, properties={"delta.deletedFileRetentionDuration": retention}
+    )
     old = {"path": "a", "deletionTimestamp": NOW - 8 * 86_400_000, "dataChange": True}
     table.commit({"remove": old})
     assert len(removes_in(written(table))) == kept
@@ -256,10 +255,9 @@ FIELDS = {"id": "long", "s": "string", "d": "decimal(10,2)", "t": "timestamp", "
 
 
 def table_with_statistics(root: Path, properties: dict[str, str]) -> TableBuilder:
-    table = TableBuilder(root, fields=FIELDS, properties=properties)
-    table.create()
+    table = TableBuilder.made(root, fields=FIELDS, properties=properties)
     add = table.write_file("a", {"id": [1, 2, 3]})
-    table.commit({"add": add | {"stats": json.dumps(STATS)}})
+    table.add(add | {"stats": json.dumps(STATS)})
     return table
 
 
@@ -332,14 +330,13 @@ def test_what_json_cannot_say_is_left_out() -> None:
 
 @pytest.mark.parametrize("files", [0, 2])
 def test_a_checkpoint_of_the_second_kind_has_a_sidecar(tmp_path: Path, files: int) -> None:
-    table = TableBuilder(tmp_path, properties={"delta.checkpointPolicy": "v2"})
-    table.create()
+    table = TableBuilder.made(tmp_path, properties={"delta.checkpointPolicy": "v2"})
     assert written(table).name == f"{0:020d}.checkpoint.parquet", "it needs the feature"
     for kind in ("readerFeatures", "writerFeatures"):
         table.protocol[kind] = ["deletionVectors", "v2Checkpoint"]
     table.commit({"protocol": table.protocol})
     adds = [table.write_file(f"f{number}", {"id": [number]}) for number in range(files)]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     before = rows_of(table.root)
     path = written(table)
     assert [each["version"] for each in actions_of(path, "checkpointMetadata")] == [2]

@@ -33,9 +33,6 @@ def test_arrow_gives_an_error_that_names_what_and_where(tmp_path: Path, name: st
         assert word in str(caught.value)
 
 
-# What is no damage
-
-
 def test_the_table_that_all_cases_damage_is_read(tmp_path: Path) -> None:
     small_table(tmp_path)
     table = delta.DeltaTable.for_path(None, tmp_path)
@@ -60,8 +57,7 @@ def test_checkpoints_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     files = opened.snapshot().files
     assert files.row_counts.to_pylist() == [10, 10]
     assert {file.add["path"] for file in files.entries(range(2))} == {each["path"] for each in adds}
-    [more] = table.write_vectors([0, 1, 9], prefix="ab")
-    table.delete(adds[0], more)
+    table.delete_rows(adds[0], [0, 1, 9], prefix="ab")
     left = [number for number in ALIVE if number != 1]
     assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == left
 
@@ -92,20 +88,16 @@ def test_unknown_actions_and_fields_are_passed_over(tmp_path: Path) -> None:
     rewritten(path, with_vector("part-0.parquet", futureField={"a": [1, None]}))
     table.commit({"futureAction": {"path": "part-0.parquet", "size": "large"}})
     table.commit({"cdc": {"path": "_change_data/x.parquet", "size": 1}})
-    table.commit({"add": adds[0] | {"futureField": {"a": [1]}, "tags": {"a": "b"}}})
+    table.add(adds[0] | {"futureField": {"a": [1]}, "tags": {"a": "b"}})
     assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == ALIVE
-
-
-# Requests
 
 
 def many_vectors(root: Path, files: int, per_bin: int) -> list[list[int]]:
     """Make a table whose files all have vectors, several in each `.bin`; give the deleted rows."""
-    table = TableBuilder(root)
-    table.create()
+    table = TableBuilder.made(root)
     names = [f"part-{number:02d}.parquet" for number in range(files)]
     adds = [table.write_file(name, {"id": list(range(100))}) for name in names]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     deleted = [sorted({number, 2 * number, 99}) for number in range(files)]
     live = []
     for start in range(0, files, per_bin):
@@ -137,15 +129,16 @@ def test_a_read_costs_a_listing_and_a_request_for_each_commit_and_file_of_vector
 
 
 def test_only_the_vectors_of_files_that_are_read_are_loaded(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "p": "integer"}, partition_columns=["p"])
-    table.create()
+    table = TableBuilder.made(
+        tmp_path, fields={"id": "long", "p": "integer"}, partition_columns=["p"]
+    )
     adds = [
         table.write_file(f"p={p}/part.parquet", {"id": [p, p + 10]}, {"p": str(p)})
         for p in range(4)
     ]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     for add in adds:
-        table.delete(add, table.write_vectors([0])[0])
+        table.delete_rows(add, [0])
     opened = delta.DeltaTable.for_path(None, tmp_path)
     opened.snapshot()
     kept = str(opened.snapshot().files.data_files()[2].descriptor.file_path)  # type: ignore[union-attr]
@@ -160,14 +153,12 @@ def test_only_the_vectors_of_files_that_are_read_are_loaded(tmp_path: Path) -> N
 
 
 def test_positions_of_row_groups_meet_the_vector(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
-    add = table.write_file(
+    table = TableBuilder.made(tmp_path)
+    add = table.append(
         "part-0.parquet", {"id": list(range(1000))}, row_group_size=37, data_page_size=64
     )
-    table.commit({"add": add})
     gone = [*range(30, 80), 500, 999]
-    table.delete(add, table.write_vectors(gone)[0])
+    table.delete_rows(add, gone)
     opened = delta.DeltaTable.for_path(None, tmp_path)
     alive = np.setdiff1d(np.arange(1000), gone)
     assert ids_of(opened.to_arrow()) == alive.tolist()

@@ -18,6 +18,7 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.storage import Storage
+from tests.delta.builder import legacy
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
 SCHEMA_STRING = json.dumps(
@@ -31,7 +32,7 @@ def ms(moment: datetime) -> int:
 
 def table_actions(properties: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     return [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"protocol": legacy(1, 2)},
         {
             "metaData": {
                 "id": "t",

@@ -68,9 +68,7 @@ def commit_each(table: TableBuilder, names: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    builder = TableBuilder(tmp_path / "table")
-    builder.create()
-    return builder
+    return TableBuilder.made(tmp_path / "table")
 
 
 class TestSegments:

@@ -26,20 +26,20 @@ def write(root: Path) -> None:
 
 
 def test_a_table_without_partitions_has_one(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     write(tmp_path)
     assert manifests(tmp_path) == {"manifest": [""]}
-    table.commit({"add": table.write_file("a", {"id": [1]}) | {"path": "a%20b"}})
+    table.add(table.write_file("a", {"id": [1]}) | {"path": "a%20b"})
     assert DeltaTable.for_path(None, tmp_path).generate_manifest() == 1
     assert manifests(tmp_path) == {"manifest": ["", f"file:{tmp_path}/a b"]}
 
 
 def test_partitions_that_are_empty_now_lose_theirs(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "p": "string"}, partition_columns=["p"])
-    table.create()
+    table = TableBuilder.made(
+        tmp_path, fields={"id": "long", "p": "string"}, partition_columns=["p"]
+    )
     adds = [table.write_file(f"f{p}", {"id": [1]}, {"p": p}) for p in ("a", "b:c", None)]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     write(tmp_path)
     null = "p=__HIVE_DEFAULT_PARTITION__/manifest"
     assert set(manifests(tmp_path)) == {"p=a/manifest", "p=b%3Ac/manifest", null}

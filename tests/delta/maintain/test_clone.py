@@ -51,13 +51,12 @@ def test_a_clone_has_the_same_rows_and_no_files(tmp_path: Path) -> None:
 
 def test_entries_have_absolute_percent_encoded_paths(tmp_path: Path) -> None:
     root = tmp_path / "ein Täble 100%"
-    builder = TableBuilder(root)
-    builder.create()
+    builder = TableBuilder.made(root)
     add = builder.write_file("day=a%20b/pärt 0.parquet", {"id": [1, 2, 3]})
     add["path"] = "day=a%2520b/p%C3%A4rt%200.parquet"
     [vector] = builder.write_vectors([1], prefix="ab")
     stats = '{"numRecords": 3, "tightBounds": false}'
-    builder.commit({"add": add | {"deletionVector": vector, "stats": stats, "tags": {"a": "b"}}})
+    builder.add(add | {"deletionVector": vector, "stats": stats, "tags": {"a": "b"}})
     DeltaTable.for_path(None, root).clone(tmp_path / "clone")
     [entry] = commit_of(tmp_path / "clone")["add"]
     assert entry["path"].startswith("file:/")
@@ -80,7 +79,7 @@ def test_inline_and_absolute_vectors_stay_as_they_are(tmp_path: Path) -> None:
     absolute = vector | {"storageType": "p", "pathOrInlineDv": f"file:{elsewhere.vector_path()}"}
     for add, each in zip(adds, (INLINE, absolute), strict=True):
         stats = '{"numRecords": 10, "tightBounds": false}'
-        builder.commit({"add": add | {"deletionVector": each, "stats": stats}})
+        builder.add(add | {"deletionVector": each, "stats": stats})
     source = DeltaTable.for_path(None, tmp_path / "t")
     source.clone(tmp_path / "clone")
     found = [entry["deletionVector"] for entry in commit_of(tmp_path / "clone")["add"]]
@@ -219,7 +218,7 @@ def test_row_tracking_needs_the_row_counts(tmp_path: Path) -> None:
     builder = tracked(tmp_path / "t")
     add = builder.write_file("part-0.parquet", {"id": [1]}) | {"baseRowId": 0}
     del add["stats"]
-    builder.commit({"add": add})
+    builder.add(add)
     with pytest.raises(UnsupportedFeatureError, match=r"recompute_statistics\(\)"):
         DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "clone")
 

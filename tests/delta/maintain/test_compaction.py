@@ -21,8 +21,7 @@ File = tuple[int, int, int]  # bytes, rows, deleted rows
 def files_of(path: Path, files: list[File], parts: str = "") -> FileSet:
     """Make the log of files that do not exist, each a millisecond younger than the last."""
     fields = {"id": "long", "part": "string"} if parts else {"id": "long"}
-    builder = TableBuilder(path, fields=fields, partition_columns=["part"] if parts else [])
-    builder.create()
+    builder = TableBuilder.made(path, fields=fields, partition_columns=["part"] if parts else [])
     for at, (size, rows, deleted) in enumerate(files):
         add: dict[str, Any] = {
             "path": f"part-{at}",
@@ -41,7 +40,7 @@ def files_of(path: Path, files: list[File], parts: str = "") -> FileSet:
                 "sizeInBytes": 36,
                 "cardinality": deleted,
             }
-        builder.commit({"add": add})
+        builder.add(add)
     return DeltaTable.for_path(None, path).snapshot().files
 
 

@@ -110,9 +110,6 @@ def test_a_delta_table_is_left_as_it_is(tmp_path: Path) -> None:
     assert DeltaTable.for_path(None, tmp_path / "t").version == 2
 
 
-# Files
-
-
 def test_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", {"id": [1]})
     for name in ("_SUCCESS", ".a.parquet.crc", "_temporary/0/b.parquet", ".hidden/c.parquet"):
@@ -200,8 +197,6 @@ def test_a_streams_log_that_is_not_whole_is_refused(
         convert(tmp_path)
     assert not (tmp_path / "_delta_log").exists()
 
-
-# Types
 
 SAME: dict[str, tuple[pa.DataType, str]] = {
     "bool": (pa.bool_(), "boolean"),
@@ -348,9 +343,6 @@ def test_old_calendars_have_no_bounds(tmp_path: Path) -> None:
     assert found == {"numRecords": 1, "nullCount": {"id": 0}, "tightBounds": True}
 
 
-# Schemas of several files
-
-
 def test_columns_of_all_files_are_united(tmp_path: Path) -> None:
     one = pa.struct([("x", pa.int8())])
     two = pa.struct([("x", pa.int32()), ("y", pa.string())])
@@ -420,9 +412,6 @@ def test_footers_that_find_no_room_are_read_again(tmp_path: Path) -> None:
         2,
     ]
     assert table.count() == 3
-
-
-# Partitions
 
 
 @pytest.mark.parametrize(

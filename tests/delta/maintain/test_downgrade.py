@@ -29,7 +29,7 @@ from delvec.delta.write.transaction import Attempt, Outcome, WriteOptions
 from delvec.errors import ConflictError, FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
-from tests.delta.builder import TableBuilder, small_table
+from tests.delta.builder import TableBuilder, legacy, small_table
 from tests.delta.log_files import commits
 from tests.delta.vacuum.aging import age, tombstone
 from tests.delta.write.write_checks import ids
@@ -72,7 +72,7 @@ def dropped(
     truncate_history: bool = False,
     **options: Any,  # noqa: ANN401
 ) -> DowngradeReport:
-    table = DeltaTable.for_path(None, builder.root)
+    table = builder.handle
     return drop_vectors(
         table.snapshot,
         run or table.run,
@@ -105,9 +105,8 @@ def require_downgraded(root: Path, rows: list[int] | None = None) -> None:
 
 
 def test_a_table_with_the_feature_and_no_vectors_needs_no_session(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path, protocol=SPARK)
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": ROWS})})
+    builder = TableBuilder.made(tmp_path, protocol=SPARK)
+    builder.append("a.parquet", {"id": ROWS})
     report = DeltaTable.for_path(None, tmp_path).drop_deletion_vectors()
     require_downgraded(tmp_path)
     table = DeltaTable.for_path(None, tmp_path)
@@ -128,9 +127,8 @@ def test_a_table_with_the_feature_and_no_vectors_needs_no_session(tmp_path: Path
 
 
 def test_a_log_that_never_used_vectors_needs_no_protection(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path, protocol=SPARK, properties={})
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": ROWS})})
+    builder = TableBuilder.made(tmp_path, protocol=SPARK, properties={})
+    builder.append("a.parquet", {"id": ROWS})
     DeltaTable.for_path(None, tmp_path).drop_deletion_vectors()
     require_downgraded(tmp_path)
     assert DeltaTable.for_path(None, tmp_path).protocol == Protocol(1, 2)
@@ -138,10 +136,7 @@ def test_a_log_that_never_used_vectors_needs_no_protection(tmp_path: Path) -> No
 
 
 def test_without_the_feature_there_is_nothing_to_do(tmp_path: Path) -> None:
-    builder = TableBuilder(
-        tmp_path, protocol={"minReaderVersion": 1, "minWriterVersion": 2}, properties={}
-    )
-    builder.create()
+    TableBuilder.made(tmp_path, protocol=legacy(1, 2), properties={})
     for truncate in (False, True):
         report = DeltaTable.for_path(None, tmp_path).drop_deletion_vectors(
             truncate_history=truncate
@@ -305,7 +300,7 @@ def competing(
     builder: TableBuilder, compete: Callable[[], None], *, at: str, late: bool
 ) -> Callable[..., WriteReport]:
     """Run operations; let somebody commit once before one of them, or while it commits."""
-    table = DeltaTable.for_path(None, builder.root)
+    table = builder.handle
     waiting = [compete]
 
     def run(operation: str, prepare: Prepare, options: WriteOptions) -> WriteReport:
@@ -331,8 +326,7 @@ def test_a_vector_that_comes_after_the_purge_does_not_get_through(
     def delete() -> None:
         builder.version = len(commits(tmp_path)) - 1
         [entry] = DeltaTable.for_path(None, tmp_path).snapshot().files.entries()
-        [vector] = builder.write_vectors([0])  # the row with id 1
-        builder.delete(dict(entry.add), vector)
+        builder.delete_rows(dict(entry.add), [0])
 
     dropped(builder, competing(builder, delete, at="DROP FEATURE", late=late))
     require_downgraded(tmp_path, ROWS[1:])
@@ -350,7 +344,7 @@ def test_a_file_that_comes_with_a_vector_while_the_protocol_is_committed(tmp_pat
         stats = '{"numRecords": 2, "tightBounds": false}'
         # A commit that changes no rows conflicts with no reader of rows.
         entry |= {"dataChange": False, "stats": stats, "deletionVector": vector}
-        builder.commit({"add": entry})
+        builder.add(entry)
 
     dropped(builder, competing(builder, add, at="DROP FEATURE", late=True))
     require_downgraded(tmp_path, [*ROWS, 78])
@@ -391,12 +385,9 @@ def test_a_commit_meanwhile_stays_and_the_version_of_the_last_is_protected(
 def test_a_restored_file_is_live_for_readers_that_compare_paths_alone(
     tmp_path: Path, *, dies: bool
 ) -> None:
-    builder = TableBuilder(tmp_path, protocol=SPARK)
-    builder.create()
-    add = builder.write_file("a.parquet", {"id": ROWS})
-    builder.commit({"add": add})
-    [vector] = builder.write_vectors([0])
-    with_vector = builder.delete(add, vector)
+    builder = TableBuilder.made(tmp_path, protocol=SPARK)
+    add = builder.append("a.parquet", {"id": ROWS})
+    with_vector = builder.delete_rows(add, [0])
     builder.commit(tombstone(with_vector, 0), {"add": add})
     table = DeltaTable.for_path(None, tmp_path)
 
@@ -420,9 +411,8 @@ def test_a_restored_file_is_live_for_readers_that_compare_paths_alone(
 
 
 def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path, protocol=SPARK)
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": ROWS})})
+    builder = TableBuilder.made(tmp_path, protocol=SPARK)
+    builder.append("a.parquet", {"id": ROWS})
     DeltaTable.for_path(None, tmp_path).checkpoint()
     path = builder.commit_path(1)
     path.write_text(path.read_text() + '{"add": {"deletionVector": {\n')
@@ -482,9 +472,8 @@ def test_other_features_stay(tmp_path: Path) -> None:
         "readerFeatures": features,
         "writerFeatures": [*features, "domainMetadata"],
     }
-    builder = TableBuilder(tmp_path, protocol=protocol)
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": ROWS})})
+    builder = TableBuilder.made(tmp_path, protocol=protocol)
+    builder.append("a.parquet", {"id": ROWS})
     table = DeltaTable.for_path(None, tmp_path)
     table.drop_deletion_vectors()
     assert table.protocol == Protocol(

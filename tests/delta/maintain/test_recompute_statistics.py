@@ -23,7 +23,7 @@ from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
-from tests.delta.builder import Action, TableBuilder, removed, table_with
+from tests.delta.builder import Action, TableBuilder, legacy, removed, table_with
 
 
 def statistics(table: DeltaTable, path: str = "part-0.parquet") -> dict[str, Any]:
@@ -46,15 +46,13 @@ def one_file(
     **options: Any,  # noqa: ANN401
 ) -> DeltaTable:
     """A table of one file, some of whose rows are deleted; the log may count others."""
-    builder = TableBuilder(root, fields=fields)
-    builder.create()
-    add = builder.write_file("part-0.parquet", rows, **options)
-    builder.commit({"add": add})
+    builder = TableBuilder.made(root, fields=fields)
+    add = builder.append("part-0.parquet", rows, **options)
     if deleted:
         [vector] = builder.write_vectors(deleted)
         counted = {} if records is None else {"numRecords": records}
         builder.commit({"remove": removed(add)}, {"add": with_vector(add, vector, **counted)})
-    return DeltaTable.for_path(None, builder.root)
+    return builder.handle
 
 
 def test_bounds_are_those_of_live_rows_and_records_are_all(tmp_path: Path) -> None:
@@ -236,8 +234,8 @@ def test_columns_have_their_physical_names_and_files_may_lack_them(tmp_path: Pat
     )
     add = builder.write_file("part-0.parquet", {"col-0": [4, 5, 6]})
     [vector] = builder.write_vectors([2])
-    builder.commit({"add": with_vector(add, vector)})
-    table = DeltaTable.for_path(None, builder.root)
+    builder.add(with_vector(add, vector))
+    table = builder.handle
     table.recompute_statistics()
     assert statistics(table) == {
         "numRecords": 3,
@@ -255,9 +253,8 @@ def test_variants_arrays_and_columns_without_an_index_are_not_read(tmp_path: Pat
     builder.properties = {"delta.dataSkippingNumIndexedCols": "2"}
     builder.create()
     shredded = pa.array([{"value": b"", "metadata": b"", "typed_value": 1}] * 2)
-    add = builder.write_file("part-0.parquet", {"id": [1, 2], "v": shredded, "x": [3, 4]})
-    builder.commit({"add": add})
-    table = DeltaTable.for_path(None, builder.root)
+    builder.append("part-0.parquet", {"id": [1, 2], "v": shredded, "x": [3, 4]})
+    table = builder.handle
     table.recompute_statistics()
     found = statistics(table)
     assert found["nullCount"] == {"id": 0}
@@ -271,24 +268,23 @@ def test_no_live_row_leaves_counts_alone(tmp_path: Path) -> None:
 
 
 def test_widened_types_have_bounds_of_the_new_type(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t", fields={"a": "double", "b": "long"})
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t", fields={"a": "double", "b": "long"})
     rows = pa.table({"a": pa.array([0.1, 2.5], pa.float32()), "b": pa.array([1, 2], pa.int32())})
-    builder.commit({"add": builder.write_file("part-0.parquet", rows)})
-    table = DeltaTable.for_path(None, builder.root)
+    builder.append("part-0.parquet", rows)
+    table = builder.handle
     table.recompute_statistics()
     found = statistics(table)
     assert found["minValues"] == {"a": Decimal("0.10000000149011612"), "b": 1}
 
 
 def test_a_table_without_the_feature_says_nothing_of_tight_bounds(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t", {"minReaderVersion": 1, "minWriterVersion": 2})
+    builder = TableBuilder(tmp_path / "t", legacy(1, 2))
     builder.properties = {}
     builder.create()
     add = builder.write_file("part-0.parquet", {"id": [1, 2]})
     del add["stats"]
-    builder.commit({"add": add})
-    table = DeltaTable.for_path(None, builder.root)
+    builder.add(add)
+    table = builder.handle
     table.recompute_statistics()
     expected = {"minValues": {"id": 1}, "maxValues": {"id": 2}, "nullCount": {"id": 0}}
     assert statistics(table) == {"numRecords": 2, **expected}
@@ -319,12 +315,10 @@ def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
     assert table.version == 2
 
 
-# Which files
-
-
 def partitioned(root: Path) -> DeltaTable:
-    builder = TableBuilder(root, fields={"id": "long", "day": "date"}, partition_columns=["day"])
-    builder.create()
+    builder = TableBuilder.made(
+        root, fields={"id": "long", "day": "date"}, partition_columns=["day"]
+    )
     adds = [
         builder.write_file(f"part-{number}.parquet", {"id": [number, 100]}, {"day": day})
         for number, day in enumerate(("2024-01-01", "2024-01-02", None))
@@ -367,8 +361,7 @@ def test_other_conditions_are_refused(tmp_path: Path, where: Any) -> None:  # no
 
 
 def test_only_files_that_need_it_are_read(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t")
     full = {"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}, "nullCount": {"id": 0}}
     good, bare, none = (
         builder.write_file(f"{name}.parquet", {"id": [1]}) for name in ("good", "bare", "none")
@@ -376,14 +369,11 @@ def test_only_files_that_need_it_are_read(tmp_path: Path) -> None:
     good["stats"] = json.dumps(full)
     del none["stats"]
     builder.commit({"add": good}, {"add": bare}, {"add": none})
-    table = DeltaTable.for_path(None, builder.root)
+    table = builder.handle
     assert table.recompute_statistics().files_scanned == 2
     assert statistics(table, "good.parquet") == full
     for name in ("bare", "none"):
         assert statistics(table, f"{name}.parquet") == full | {"tightBounds": True}
-
-
-# Other writers
 
 
 def raced(

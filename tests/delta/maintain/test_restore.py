@@ -18,7 +18,7 @@ from delvec.delta.maintain import available_files
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import Action, TableBuilder, removed, table_with
+from tests.delta.builder import Action, TableBuilder, legacy, removed, table_with
 from tests.delta.vacuum.aging import tombstone
 
 LATER = 1_900_000_000_000
@@ -62,8 +62,7 @@ def builder(tmp_path: Path) -> TableBuilder:
 
     1: 0 to 19. 2: without 0 and 9. 3: without 3 too. 4: 1, 2 and 4 to 8 alone.
     """
-    made = TableBuilder(tmp_path / "t")
-    made.create()
+    made = TableBuilder.made(tmp_path / "t")
     first, second = (
         made.write_file(f"part-{number}.parquet", {"id": list(range(start, start + 10))})
         for number, start in ((0, 0), (1, 10))
@@ -82,7 +81,7 @@ def builder(tmp_path: Path) -> TableBuilder:
 
 @pytest.fixture
 def table(builder: TableBuilder) -> DeltaTable:
-    return DeltaTable.for_path(None, builder.root)
+    return builder.handle
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -231,7 +230,7 @@ def test_files_that_a_vacuum_may_delete_are_refused_with_what_helps(
 ) -> None:
     made, [add] = table_with(tmp_path / "t", {"id": [1, 2]})
     made.commit(tombstone(add, days))
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     if refused:
         with pytest.raises(InvalidArgumentError, match=refused) as raised:
             table.restore(1)
@@ -246,8 +245,7 @@ def test_files_that_a_vacuum_may_delete_are_refused_with_what_helps(
 
 def test_old_vectors_come_back_where_their_files_are_live(tmp_path: Path) -> None:
     """The tombstone has expired, but live entries keep the data file, or both files."""
-    made = TableBuilder(tmp_path / "t")
-    made.create()
+    made = TableBuilder.made(tmp_path / "t")
     add = made.write_file("part-0.parquet", {"id": list(range(10))})
     other = made.write_file("part-1.parquet", {"id": list(range(10, 20))})
     made.commit({"add": add}, {"add": other})
@@ -257,7 +255,7 @@ def test_old_vectors_come_back_where_their_files_are_live(tmp_path: Path) -> Non
     made.commit({"remove": gone(add, days_ago=30)}, {"add": one})
     made.commit({"remove": gone(one, days_ago=30)}, {"add": two})
     made.commit({"remove": gone(other, days_ago=30)}, {"add": kept})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     for version in (1, 2, 3):
         wanted = ids(table, version)
         table.restore(version)
@@ -269,24 +267,22 @@ def test_an_inline_vector_comes_back(tmp_path: Path) -> None:
     marked = with_vector(add, INLINE)
     made.commit({"remove": gone(add)}, {"add": marked})
     made.commit({"remove": gone(marked)})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(2)
     assert ids(table) == [1, 2, 3, 4, 6, 7, 8, 9]
     assert actions(table, "add")[0]["deletionVector"] == INLINE
 
 
 def test_an_absolute_vector_inside_and_outside_the_table_is_checked(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.create()
+    made = TableBuilder.made(tmp_path / "t")
     elsewhere = TableBuilder(tmp_path / "other")
-    add = made.write_file("part-0.parquet", {"id": list(range(10))})
-    made.commit({"add": add})
+    add = made.append("part-0.parquet", {"id": list(range(10))})
     [vector] = elsewhere.write_vectors([0, 9])
     path = elsewhere.vector_path()
     marked = with_vector(add, vector | {"storageType": "p", "pathOrInlineDv": f"file:{path}"})
     made.commit({"remove": gone(add)}, {"add": marked})
     made.commit({"remove": gone(marked)})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(2)
     assert ids(table) == list(range(1, 9))
     table.restore(3)
@@ -302,7 +298,7 @@ def test_entries_come_back_from_a_checkpoint(builder: TableBuilder, table: Delta
     table.restore(1)
     for version in range(5):
         builder.commit_path(version).unlink()
-    fresh = DeltaTable.for_path(None, builder.root)
+    fresh = builder.handle
     fresh.restore(5)
     assert ids(fresh) == live
     [marked] = [add for add in actions(fresh, "add") if "deletionVector" in add]
@@ -311,17 +307,10 @@ def test_entries_come_back_from_a_checkpoint(builder: TableBuilder, table: Delta
     assert "stats_parsed" not in marked
 
 
-# The definition of the table
-
-
 def upgraded(tmp_path: Path) -> TableBuilder:
     """Version 1 is before deletion vectors, version 2 switches them on, version 3 has one."""
-    made = TableBuilder(
-        tmp_path / "t", {"minReaderVersion": 1, "minWriterVersion": 2}, properties={}
-    )
-    made.create()
-    add = made.write_file("part-0.parquet", {"id": list(range(10))})
-    made.commit({"add": add})
+    made = TableBuilder.made(tmp_path / "t", protocol=legacy(1, 2), properties={})
+    add = made.append("part-0.parquet", {"id": list(range(10))})
     made.protocol = TableBuilder(tmp_path).protocol
     made.properties = {"delta.enableDeletionVectors": "true"}
     made.commit({"protocol": made.protocol}, {"metaData": made.metadata()})
@@ -346,10 +335,10 @@ def test_the_protocol_stays_when_a_version_before_vectors_is_restored(tmp_path: 
 def test_the_protocol_goes_up_when_a_version_with_vectors_is_restored(tmp_path: Path) -> None:
     """After a downgrade, versions that need vectors bring the feature back."""
     made = upgraded(tmp_path)
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     [entry] = table.snapshot().files.entries()
     rest = made.write_file("part-1.parquet", {"id": [0, 1]})
-    plain: Action = {"minReaderVersion": 1, "minWriterVersion": 2}
+    plain: Action = legacy(1, 2)
     made.properties = {}
     made.commit(
         {"protocol": plain},
@@ -371,25 +360,23 @@ def test_unknown_features_of_a_version_are_refused_by_name(tmp_path: Path) -> No
     made.protocol["writerFeatures"] = ["deletionVectors"]
     made.commit({"protocol": made.protocol})
     with pytest.raises(UnsupportedFeatureError, match="fancyWrites"):
-        DeltaTable.for_path(None, made.root).restore(0)
+        made.handle.restore(0)
 
 
 def test_append_only_tables_are_refused(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.create()
+    made = TableBuilder.made(tmp_path / "t")
     made.protocol["writerFeatures"] = ["deletionVectors", "appendOnly"]
     made.properties = {"delta.appendOnly": "true"}
     made.commit({"protocol": made.protocol}, {"metaData": made.metadata()})
     with pytest.raises(UnsupportedFeatureError, match="append-only"):
-        DeltaTable.for_path(None, made.root).restore(0)
+        made.handle.restore(0)
 
 
 def test_columns_and_properties_are_those_of_the_wanted_version(tmp_path: Path) -> None:
-    made = TableBuilder(
+    made = TableBuilder.made(
         tmp_path / "t", properties={"delta.logRetentionDuration": "interval 9 days"}
     )
-    made.create()
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.add_columns(_schema({"note": "string"}))
     table.set_properties({"delta.logRetentionDuration": "interval 3 days"})
     table.restore(0)
@@ -418,7 +405,7 @@ def test_ids_of_columns_are_not_given_twice(tmp_path: Path) -> None:
 
 def test_a_version_before_column_mapping_comes_back(tmp_path: Path) -> None:
     made, _ = table_with(tmp_path / "t", {"id": [1, 2]})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.add_feature("columnMapping")
     table.set_properties({"delta.columnMapping.mode": "name"})
     table.rename_column("id", "key")
@@ -450,7 +437,7 @@ def test_identity_values_are_not_given_twice(
     )
     made.commit({"protocol": made.protocol}, {"metaData": first})
     made.commit({"metaData": second})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(0)
     found = table.schema.field("id").metadata
     assert found["delta.identity.highWaterMark"] == mark
@@ -486,7 +473,7 @@ def test_row_ids_come_back_and_the_mark_stays(tmp_path: Path) -> None:
     second = made.write_file("part-1.parquet", {"id": [3, 4]})
     second |= {"baseRowId": 2, "defaultRowCommitVersion": 2}
     made.commit({"remove": gone(first)}, {"add": second}, mark_of(3))
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(1)
     [add] = actions(table, "add")
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (0, 1)
@@ -499,7 +486,7 @@ def test_files_from_before_row_tracking_get_ids(tmp_path: Path) -> None:
     plain.commit({"remove": gone(old)})
     made.version = plain.version
     made.commit({"protocol": made.protocol}, {"metaData": made.metadata()}, mark_of(6))
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(1)
     [add] = actions(table, "add")
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (7, 4)
@@ -532,7 +519,7 @@ def test_dropped_row_tracking_comes_back_with_its_ids_and_mark(tmp_path: Path) -
         {"add": bare | {"dataChange": False}},
         {"remove": gone(lost)},
     )
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(1)
     entries = {entry.path: entry.add for entry in table.snapshot().files.entries()}
     assert {path: add["baseRowId"] for path, add in entries.items()} == {
@@ -566,7 +553,7 @@ def test_clustering_is_that_of_the_wanted_version(
     drop = domain("delta.clustering", "", is_removed=True)
     made.commit(drop if now is None else domain("delta.clustering", now), domain("mine", "2"))
     made.commit({"metaData": made.metadata() | {"description": "changed"}})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(1)
     assert table.snapshot().domains == {"delta.clustering": after, "mine": "2"}
 
@@ -599,7 +586,7 @@ def test_in_commit_timestamps_are_those_of_the_commits(
     path = made.commit_path(made.version)
     text = path.read_text().replace('"operation"', f'"inCommitTimestamp": {LATER}, "operation"', 1)
     path.write_text(text)
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(0)
     assert table.properties == after
     [info] = actions(table, "commitInfo")
@@ -615,15 +602,12 @@ def test_a_version_that_switches_in_commit_timestamps_on_again_says_since_when(
     made.create()
     made.properties = {}
     made.commit({"metaData": made.metadata()})
-    table = DeltaTable.for_path(None, made.root)
+    table = made.handle
     table.restore(0)
     assert table.properties["delta.inCommitTimestampEnablementVersion"] == "2"
     [info] = actions(table, "commitInfo")
     since = table.properties["delta.inCommitTimestampEnablementTimestamp"]
     assert since == str(info["inCommitTimestamp"])
-
-
-# Other writers
 
 
 def test_concurrent_appends_and_deletes_are_undone_by_the_second_attempt(
@@ -670,12 +654,11 @@ def raced(
 
 
 def test_the_report_names_removed_files_that_lie_outside_of_the_table(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t")
     elsewhere = builder.write_file("../elsewhere/a.parquet", {"id": range(5)})
-    builder.commit({"add": elsewhere | {"path": f"{tmp_path}/elsewhere/a.parquet"}})
-    builder.commit({"add": builder.write_file("b.parquet", {"id": range(5)})})
-    report = DeltaTable.for_path(None, builder.root).restore(0)
+    builder.add(elsewhere | {"path": f"{tmp_path}/elsewhere/a.parquet"})
+    builder.append("b.parquet", {"id": range(5)})
+    report = builder.handle.restore(0)
     assert report.files_removed == 2
     [note] = [each for each in report.notes if "outside of the table's folder" in each]
     assert "1 file" in note

@@ -25,15 +25,14 @@ FILES = 30
 @pytest.fixture
 def table(s3: S3Server, tmp_path: Path) -> DeltaTable:
     """Thirty files; version 2 has vectors for all of them, in one file, version 3 has no files."""
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t")
     names = [f"a b/part-{number}.parquet" for number in range(FILES)]
     adds = [
         builder.write_file(name, {"id": list(range(10 * number, 10 * number + 10))})
         | {"path": name.replace(" ", "%20")}
         for number, name in enumerate(names)
     ]
-    builder.commit(*({"add": add} for add in adds))
+    builder.add(*adds)
     now = {"deletionTimestamp": int(time.time() * 1000)}
     vectors = builder.write_vectors(*([9] for _ in adds))
     stats = '{"numRecords": 10, "tightBounds": false}'

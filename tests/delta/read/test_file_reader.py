@@ -100,9 +100,6 @@ def single(storage: Storage, array: pa.Array, kind: DataType, **options: Any) ->
     return column
 
 
-# Rows
-
-
 ROWS = 1000
 MODEL = [
     {
@@ -283,9 +280,6 @@ def test_a_column_that_would_be_there_twice_is_refused() -> None:
         Scan(schema, columns=("b",))
 
 
-# Files that are not what the log says
-
-
 @pytest.mark.parametrize(
     "data", [b"", b"PAR1", b"no Parquet at all", b"PAR1" + bytes(50) + b"PAR1"]
 )
@@ -334,9 +328,6 @@ def test_other_rows_than_the_log_counts_are_refused(storage: Storage) -> None:
     assert table_of(storage, replace(file, row_count=None), scan).num_rows == 10
     with pytest.raises(FormatError, match=r"f\.parquet: expected rows below 10, found row 10"):
         table_of(storage, file, scan, Bitmap([10]))
-
-
-# Names
 
 
 def test_columns_are_found_by_exact_name_then_without_case(storage: Storage) -> None:
@@ -410,9 +401,6 @@ def test_partition_columns_are_constants_by_physical_name(storage: Storage) -> N
     assert table_of(storage, file, filtered)["a"].to_pylist() == [1, 2]
     with pytest.raises(FormatError, match=r"f\.parquet.*expected a decimal\(5,2\), found '1,5'"):
         table_of(storage, replace(file, partition_values={"c3": "1,5"}), scan)
-
-
-# Types
 
 
 @pytest.mark.parametrize(
@@ -510,9 +498,6 @@ def test_variants_are_given_as_stored_and_shredded_ones_are_refused(storage: Sto
         single(storage, shredded, variant)
     with pytest.raises(FormatError, match="column c is stored as"):
         single(storage, pa.array([{"value": b"v"}]), variant)
-
-
-# Nested data
 
 
 def kinds() -> st.SearchStrategy[DataType]:
@@ -641,9 +626,6 @@ def test_other_forms_of_nested_values_are_the_tables(stored: pa.Array, kind: Dat
     found = Conformer("x").conform(stored, kind, "c")
     assert found.type == arrow_type(kind)
     assert found.to_pylist() == stored.to_pylist()
-
-
-# Statistics of the footer
 
 
 def bounds(storage: Storage, table: pa.Table, schema: StructType, column: tuple[str, ...]) -> Any:  # noqa: ANN401

@@ -18,8 +18,7 @@ URI = "s3://lake/some/orders"
 def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Twenty files with vectors, of which ten share a `.bin` file; version 1 has no vectors."""
     root = tmp_path_factory.mktemp("local") / "t"
-    builder = TableBuilder(root)
-    builder.create()
+    builder = TableBuilder.made(root)
     adds = [
         builder.write_file(
             f"a b/part-{number}.parquet", {"id": range(number * 10, number * 10 + 10)}
@@ -28,7 +27,7 @@ def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     ]
     for entry in adds:
         entry["path"] = entry["path"].replace(" ", "%20")
-    builder.commit(*({"add": entry} for entry in adds))
+    builder.add(*adds)
     vectors = builder.write_vectors(*([number % 10] for number in range(10)))
     for number in range(10, FILES):
         vectors += builder.write_vectors([number % 10])

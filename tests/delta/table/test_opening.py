@@ -106,8 +106,7 @@ def test_a_table_is_created_by_a_schema_of_arrow(tmp_path: Path) -> None:
 
 
 def test_html_of_a_table_shows_facts_and_columns_and_escapes_them(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "<b>", fields={"<script>alert(1)</script>": "long"})
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "<b>", fields={"<script>alert(1)</script>": "long"})
     table = DeltaTable(builder.root)
     for html in (table._repr_html_(), table.detail()._repr_html_(), table.schema._repr_html_()):
         assert "<script>" not in html

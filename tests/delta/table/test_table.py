@@ -20,12 +20,11 @@ from tests.delta.builder import TableBuilder, removed, small_table
 @pytest.fixture
 def orders(tmp_path: Path) -> DeltaTable:
     """Three files in two days, 10 rows each, ids from 0 on; of the first, rows 0 to 3 are gone."""
-    builder = TableBuilder(
+    builder = TableBuilder.made(
         tmp_path / "orders",
         fields={"id": "long", "amount": "double", "day": "date"},
         partition_columns=["day"],
     )
-    builder.create()
     adds = []
     for number, day in enumerate(("2026-01-30", "2026-01-30", "2026-01-31")):
         ids = list(range(number * 10, number * 10 + 10))
@@ -43,10 +42,9 @@ def orders(tmp_path: Path) -> DeltaTable:
             }
         )
         adds.append(entry)
-    builder.commit(*({"add": entry} for entry in adds))
-    [vector] = builder.write_vectors(range(4))
-    builder.delete(adds[0], vector)
-    return DeltaTable.for_path(None, builder.root)
+    builder.add(*adds)
+    builder.delete_rows(adds[0], range(4))
+    return builder.handle
 
 
 def test_what_a_table_is(orders: DeltaTable) -> None:
@@ -69,7 +67,7 @@ def test_what_a_table_is(orders: DeltaTable) -> None:
 
 def test_each_call_looks_at_the_newest_version(tmp_path: Path) -> None:
     builder, [first, _] = small_table(tmp_path / "t")
-    table = DeltaTable.for_path(None, builder.root)
+    table = builder.handle
     assert (table.version, table.count()) == (2, 16)
     builder.commit({"remove": {**first, "dataChange": True}})
     assert (table.version, table.count()) == (3, 8)
@@ -136,12 +134,11 @@ def test_counting_reads_what_the_log_leaves_open(orders: DeltaTable) -> None:
 
 
 def test_counting_without_statistics_reads_footers(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t")
     entry = builder.write_file("a.parquet", {"id": range(1000)})
     del entry["stats"]
-    builder.commit({"add": entry})
-    table = DeltaTable.for_path(None, builder.root)
+    builder.add(entry)
+    table = builder.handle
     assert table.detail().rows is None
     assert table.count() == 1000
 
@@ -175,12 +172,11 @@ assert not {"pyspark", "py4j"} & set(sys.modules)
 
 def test_only_to_pandas_needs_pandas(tmp_path: Path) -> None:
     kinds = ["byte", "short", "integer", "long", "float", "double"]
-    builder = TableBuilder(tmp_path / "t", fields={kind: kind for kind in kinds})
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t", fields={kind: kind for kind in kinds})
     types = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
     columns = {kind: pa.array([1, 2], each) for kind, each in zip(kinds, types, strict=True)}
-    builder.commit({"add": builder.write_file("a.parquet", columns)})
-    DeltaTable.for_path(None, builder.root).checkpoint()
+    builder.append("a.parquet", columns)
+    builder.handle.checkpoint()
     code = """
 import sys
 class WithoutPandas:
@@ -263,27 +259,27 @@ ONE_FILE: dict[str, tuple[dict[str, tuple[str, pa.Array]], str, range, list[tupl
 @pytest.mark.parametrize("name", ONE_FILE)
 def test_rows_are_counted_rightly_whatever_statistics_say(tmp_path: Path, name: str) -> None:
     columns, stats, deleted, counts = ONE_FILE[name]
-    builder = TableBuilder(tmp_path, fields={each: kind for each, (kind, _) in columns.items()})
-    builder.create()
+    builder = TableBuilder.made(
+        tmp_path, fields={each: kind for each, (kind, _) in columns.items()}
+    )
     entry = builder.write_file("a.parquet", {each: values for each, (_, values) in columns.items()})
     entry["stats"] = stats
     if deleted:
         [entry["deletionVector"]] = builder.write_vectors(deleted)
-    builder.commit({"add": entry})
+    builder.add(entry)
     table = DeltaTable.for_path(None, tmp_path)
     for condition, count in counts:
         assert table.count([condition]) == count, condition
 
 
 def test_statistics_that_pretend_to_belong_to_another_file(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t")
     adds = [builder.write_file(f"{number}.parquet", {"id": [number]}) for number in (1, 50)]
     low = {"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}}
     adds[0]["stats"] = json.dumps(low) * 2
     adds[1]["stats"] = " "
-    builder.commit(*({"add": entry} for entry in adds))
-    assert DeltaTable.for_path(None, builder.root).to_arrow([("id", "=", 50)]).num_rows == 1
+    builder.add(*adds)
+    assert builder.handle.to_arrow([("id", "=", 50)]).num_rows == 1
 
 
 @pytest.mark.parametrize("cardinality", [-5, 50, None])
@@ -294,5 +290,5 @@ def test_a_cardinality_that_cannot_be(tmp_path: Path, cardinality: int | None) -
         del vector["cardinality"]
     builder.commit({"remove": removed(first)}, {"add": first | {"deletionVector": vector}})
     with pytest.raises(FormatError, match=r"part-0\.parquet marks (an impossible|more)") as caught:
-        DeltaTable.for_path(None, builder.root).count()
+        builder.handle.count()
     assert cardinality is None or f"found {cardinality}" in str(caught.value)

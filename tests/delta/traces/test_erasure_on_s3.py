@@ -24,7 +24,7 @@ def test_traces_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
     builder.write_file("a b/orphan.parquet", {"id": [9]})
     # The log may name the table's own files in full, by another name of the same store.
     full = builder.write_file("full.parquet", {"id": [9]})
-    builder.commit({"add": full | {"path": "s3a://lake/traced/full.parquet"}})
+    builder.add(full | {"path": "s3a://lake/traced/full.parquet"})
     table = uploaded(s3, tmp_path, "traced")
     report = table.traces([("id", "=", 9)])
     assert {place.path: place.kind for place in report.places} == {
@@ -36,9 +36,8 @@ def test_traces_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
 
 
 def test_a_downgrade_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path)
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": [1]})})
+    builder = TableBuilder.made(tmp_path)
+    builder.append("a.parquet", {"id": [1]})
     table = uploaded(s3, tmp_path, "downgraded")
     table.drop_deletion_vectors()
     assert "deletionVectors" not in table.protocol.features

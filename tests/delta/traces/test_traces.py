@@ -125,7 +125,7 @@ def people(root: Path, **options: Any) -> People:  # noqa: ANN401
 
 def test_a_table_without_such_rows_has_no_traces(tmp_path: Path) -> None:
     table = people(tmp_path)
-    table.commit({"add": table.file("a.parquet", 1, marked=False)})
+    table.add(table.file("a.parquet", 1, marked=False))
     report = traces(tmp_path)
     assert report.is_empty
     assert not report
@@ -139,8 +139,7 @@ def test_each_place_has_its_kind_its_rows_its_versions_and_its_steps(tmp_path: P
     table = people(tmp_path)
     live, half, gone = (table.file(f"{n}.parquet", n, marked=True) for n in (1, 10, 20))
     table.commit({"add": live}, {"add": half}, {"add": gone})
-    [vector] = table.write_vectors([1])
-    table.delete(half, vector)
+    table.delete_rows(half, [1])
     moment = now_ms()
     table.commit({"remove": removed(gone) | {"deletionTimestamp": moment}})
     table.file("orphan.parquet", 30, marked=True)
@@ -243,7 +242,7 @@ def test_every_step_of_an_erasure_agrees_with_the_bytes_on_disk(
 def test_statistics_of_live_rows_do_not_hide_rows_that_a_vector_deletes(tmp_path: Path) -> None:
     table = people(tmp_path)
     add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    table.add(add)
     [vector] = table.write_vectors([1])
     tight = statistics({"id": [1, 3], "name": ["Zoe", "Bob"]})
     stats = json.dumps(json.loads(tight) | {"numRecords": 3, "tightBounds": True})
@@ -258,7 +257,7 @@ def test_statistics_that_are_wrong_do_not_hide_live_rows(tmp_path: Path) -> None
     add = table.file("a.parquet", 1, marked=True) | {
         "stats": statistics({"id": [1, 2, 3], "name": ["Ann", "Bea", "Cyd"]})
     }
-    table.commit({"add": add})
+    table.add(add)
     assert found(traces(tmp_path)) == {"live": {"a.parquet"}}
 
 
@@ -268,7 +267,7 @@ def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path
         "stats": statistics({"id": [1, 2, 3], "name": ["Bob", MARKER, "Zoe"]})
     }
     live = {"minValues": {"name": MARKER}, "maxValues": {"name": MARKER}, "numRecords": 3}
-    table.commit({"add": add | {"stats": json.dumps(live)}})
+    table.add(add | {"stats": json.dumps(live)})
     # The value is in the log, but of a row that does not match.
     assert traces(tmp_path, [("name", "=", MARKER), ("id", ">", 100)]).is_empty
     assert set(found(traces(tmp_path, [("name", "=", MARKER), ("id", "<", 100)]))) == {
@@ -279,7 +278,7 @@ def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path
 
 def test_a_condition_without_values_leaves_the_log_open_and_proves_nothing(tmp_path: Path) -> None:
     table = people(tmp_path)
-    table.commit({"add": table.file("a.parquet", 1, marked=False)})
+    table.add(table.file("a.parquet", 1, marked=False))
     report = traces(tmp_path, [("id", ">", 100)])
     assert report
     assert not report.is_empty
@@ -306,12 +305,11 @@ def test_the_log_is_searched_for_values_of_any_type(
     tmp_path: Path, where: list[tuple[str, str, Any]], kind: str
 ) -> None:
     fields = {"id": "long", "day": "date", "price": "double", "at": "timestamp"}
-    table = TableBuilder(tmp_path, fields=fields)
-    table.create()
+    table = TableBuilder.made(tmp_path, fields=fields)
     bounds = {"id": 2, "day": "2024-01-31", "price": 1.5, "at": "2024-01-31T12:00:00.123Z"}
     stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds}
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
-    table.commit({"add": entry | {"dataChange": True, "stats": json.dumps(stats)}})
+    table.add(entry | {"dataChange": True, "stats": json.dumps(stats)})
     table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
     assert found(traces(tmp_path, where)) == {"log": {f"_delta_log/{1:020}.json"}}, kind
     column, _, value = where[0]
@@ -325,7 +323,7 @@ def test_a_string_that_statistics_cut_is_found_by_its_beginning(tmp_path: Path) 
     bounds = {"minValues": {"name": long[:32]}, "maxValues": {"name": long[:32] + "\ufffd"}}
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
     stats = json.dumps({"numRecords": 1, **bounds})
-    table.commit({"add": entry | {"dataChange": True, "stats": stats}})
+    table.add(entry | {"dataChange": True, "stats": stats})
     table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
     assert set(found(traces(tmp_path, [("name", "=", long)]))) == {"log"}
     assert traces(tmp_path, [("name", "=", "x" * 60)]).is_empty
@@ -336,7 +334,7 @@ def test_checkpoints_sidecars_and_checksum_files_are_searched(tmp_path: Path) ->
     add = table.file("a.parquet", 1, marked=True) | {
         "stats": statistics({"id": [1, 2, 3], "name": [MARKER, MARKER, "Zoe"]})
     }
-    table.commit({"add": add})
+    table.add(add)
     checkpoint = table.checkpoint([add])[0]
     crc = table.log / f"{1:020}.crc"
     crc.write_text(json.dumps({"numFiles": 1, "allFiles": [add]}))
@@ -352,7 +350,7 @@ def test_checkpoints_sidecars_and_checksum_files_are_searched(tmp_path: Path) ->
 def test_statistics_in_the_columns_of_a_checkpoint_count(tmp_path: Path, as_json: str) -> None:
     table = people(tmp_path, properties={"delta.checkpoint.writeStatsAsJson": as_json})
     table.third = "Uwe"  # so that the marked one is a bound
-    table.commit({"add": table.file("a.parquet", 1, marked=True)})
+    table.add(table.file("a.parquet", 1, marked=True))
     DeltaTable.for_path(None, tmp_path).checkpoint()
     checkpoint = f"_delta_log/{1:020}.checkpoint.parquet"
     types = pq.read_schema(tmp_path / checkpoint).field("add").type
@@ -473,7 +471,7 @@ def test_comments_in_the_footers_of_data_files_count(tmp_path: Path) -> None:
         rows = pq.read_table(tmp_path / add["path"])
         kept = rows.replace_schema_metadata({key: described(**field)["schemaString"]})
         pq.write_table(kept, tmp_path / add["path"])
-        table.commit({"add": add | {"size": (tmp_path / add["path"]).stat().st_size}})
+        table.add(add | {"size": (tmp_path / add["path"]).stat().st_size})
     report = traces(tmp_path)
     assert found(report) == {"footer": {"a.parquet"}}
     assert "rewrite its files by optimize(zorder_by), then vacuum()" in str(report)
@@ -493,7 +491,7 @@ def test_what_the_newest_version_says_has_to_be_changed_first(tmp_path: Path) ->
 
 def test_a_report_is_a_record_and_holds_digests_if_asked(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
-    table.commit({"add": table.file("a.parquet", 1, marked=False, region=MARKER)})
+    table.add(table.file("a.parquet", 1, marked=False, region=MARKER))
     handle = DeltaTable.for_path(None, tmp_path)
     report = handle.traces([("region", "in", [MARKER])], redact=True)
     record = report.to_json()
@@ -514,7 +512,7 @@ def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> Non
         "partitionValues": {"region": "far/off"},
         "path": "region=far%252Foff/a.parquet",
     }
-    table.commit({"add": add})
+    table.add(add)
     table.commit({"remove": removed(add)})
     table.file("b.parquet", 1, marked=False, region="far%2Foff")
     (tmp_path / "region=far%2Foff/_SUCCESS").touch()
@@ -531,7 +529,7 @@ def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> Non
 def test_tombstones_keep_a_partition_value_in_checkpoints_until_they_expire(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
     add = table.file("a.parquet", 1, marked=False, region="north")
-    table.commit({"add": add})
+    table.add(add)
     moment = now_ms()
     table.commit({"remove": removed(add) | {"deletionTimestamp": moment}})
     DeltaTable.for_path(None, tmp_path).vacuum(retention_hours=0, force=True)
@@ -595,7 +593,7 @@ def test_a_renamed_column_is_found_under_its_new_name(tmp_path: Path) -> None:
     add = table.write_file("a.parquet", {"col-1": [MARKER, "Bob"]}) | {
         "stats": json.dumps({"numRecords": 2, "minValues": {"col-1": MARKER}})
     }
-    table.commit({"add": add})
+    table.add(add)
     table.commit({"metaData": mapped(("name", "col-1", "string"))})
     assert set(found(traces(tmp_path))) == {"live", "log"}
     # The old name means the same column, of older versions.
@@ -608,18 +606,15 @@ def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path, protocol=MAPPING)
     both = mapped(("id", "col-1", "long"), ("name", "col-2", "string"))
     table.commit({"protocol": MAPPING}, {"metaData": both})
-    old = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
-    table.commit({"add": old})
+    table.append("old.parquet", {"col-1": [1], "col-2": [MARKER]})
     table.commit({"metaData": mapped(("id", "col-1", "long"))})
-    new = table.write_file("new.parquet", {"col-1": [2]})
-    table.commit({"add": new})
+    table.append("new.parquet", {"col-1": [2]})
     report = traces(tmp_path)
     assert found(report)["dropped"] == {"old.parquet"}
     assert [step.action for step in report.places[0].steps] == ["purge()", "vacuum()"]
     # A new column of the same name is another one; both are searched.
     table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
-    newer = table.write_file("newer.parquet", {"col-1": [3], "col-9": [MARKER]})
-    table.commit({"add": newer})
+    table.append("newer.parquet", {"col-1": [3], "col-9": [MARKER]})
     both_found = found(traces(tmp_path))
     assert (both_found["dropped"], both_found["live"]) == ({"old.parquet"}, {"newer.parquet"})
     # Rows that lack the column are null; those that have the old one are not matched by that.
@@ -628,14 +623,11 @@ def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path) -> None:
 
 
 def test_files_from_before_a_column_was_added_or_widened_are_read(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "integer"})
-    table.create()
-    old = table.write_file("old.parquet", {"id": pa.array([1, 2], pa.int32())})
-    table.commit({"add": old})
+    table = TableBuilder.made(tmp_path, fields={"id": "integer"})
+    old = table.append("old.parquet", {"id": pa.array([1, 2], pa.int32())})
     table.fields = {"id": "long", "name": "string"}
     table.commit({"metaData": table.metadata()}, {"remove": removed(old)})
-    new = table.write_file("new.parquet", {"id": [2, 3_000_000_000], "name": [None, "Bob"]})
-    table.commit({"add": new})
+    table.append("new.parquet", {"id": [2, 3_000_000_000], "name": [None, "Bob"]})
     assert found(traces(tmp_path, [("id", "=", 2)])) == {
         "live": {"new.parquet"},
         "removed": {"old.parquet"},
@@ -646,10 +638,8 @@ def test_files_from_before_a_column_was_added_or_widened_are_read(tmp_path: Path
 
 
 def test_a_column_that_changed_its_type_is_read_as_it_was(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"key": "long"})
-    table.create()
-    old = table.write_file("old.parquet", {"key": [1, 2]})
-    table.commit({"add": old})
+    table = TableBuilder.made(tmp_path, fields={"key": "long"})
+    old = table.append("old.parquet", {"key": [1, 2]})
     table.fields = {"key": "string"}
     new = table.write_file("new.parquet", {"key": ["1", "x"]})
     table.commit({"metaData": table.metadata()}, {"remove": removed(old)}, {"add": new})
@@ -703,7 +693,7 @@ def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
     there = source.file("a.parquet", 1, marked=True)
     clone = people(tmp_path / "clone")
     full = there | {"path": (tmp_path / "source/a.parquet").as_uri()}
-    clone.commit({"add": full})
+    clone.add(full)
     report = traces(tmp_path / "clone")
     assert found(report)["outside"] == {str(tmp_path / "source/a.parquet")}
     assert report.places[0].rows == 1
@@ -712,7 +702,7 @@ def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
     assert found(traces(tmp_path / "clone"))["outside"] == {str(tmp_path / "source/a.parquet")}
     # A table inside of the folder, which vacuum leaves alone.
     inner = people(tmp_path / "source/inner")
-    inner.commit({"add": inner.file("b.parquet", 1, marked=True)})
+    inner.add(inner.file("b.parquet", 1, marked=True))
     assert "inner/b.parquet" in found(traces(tmp_path / "source"))["outside"]
     (tmp_path / "source/a.parquet").unlink()
     assert "outside" not in found(traces(tmp_path / "clone"))
@@ -721,14 +711,14 @@ def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
 def test_a_file_that_the_log_names_in_full_is_the_tables_own(tmp_path: Path) -> None:
     table = people(tmp_path)
     add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add | {"path": (tmp_path / "a.parquet").as_uri()}})
+    table.add(add | {"path": (tmp_path / "a.parquet").as_uri()})
     assert found(traces(tmp_path))["live"] == {"a.parquet"}
 
 
 def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
     table = people(tmp_path)
     add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    table.add(add)
     table.commit()
     table.checkpoint([add])
     table.write_hint()
@@ -748,7 +738,7 @@ def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
 def test_a_vector_that_is_gone_is_said_and_the_rows_count_as_live(tmp_path: Path) -> None:
     table = people(tmp_path)
     add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    table.add(add)
     [vector] = table.write_vectors([1])
     table.delete(add, vector)
     table.vector_path().unlink()
@@ -770,12 +760,11 @@ def test_a_file_is_read_by_the_partitions_of_its_own_time(tmp_path: Path) -> Non
     table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
     table.partition_columns = ["name"]
     table.create()
-    add = table.write_file("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
-    table.commit({"add": add})
+    add = table.append("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
     table.write_file("name=Anna/orphan.parquet", {"id": [3]}, {"name": "Anna"})
     table.partition_columns = []
     table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
-    table.commit({"add": table.write_file("b.parquet", {"id": [4], "name": ["Bob"]})})
+    table.append("b.parquet", {"id": [4], "name": ["Bob"]})
     table.write_file("lost.parquet", {"id": [5], "name": ["Bob"]})
     report = found(traces(tmp_path, [("name", "=", "Anna")]))
     assert report["removed"] == {"name=Anna/a.parquet"}
@@ -785,24 +774,19 @@ def test_a_file_is_read_by_the_partitions_of_its_own_time(tmp_path: Path) -> Non
 
 
 def test_columns_that_became_partitions_later_are_read_from_older_files(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
-    table.create()
-    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
-    table.commit({"add": add})
+    table = TableBuilder.made(tmp_path, fields={"id": "long", "name": "string"})
+    add = table.append("a.parquet", {"id": [1], "name": ["Anna"]})
     table.partition_columns = ["name"]
     table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
     assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
     # A live file of the new kind changes nothing.
-    again = table.write_file("c.parquet", {"id": [1]}, {"name": "Cyd"})
-    table.commit({"add": again})
+    table.append("c.parquet", {"id": [1]}, {"name": "Cyd"})
     assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
 
 
 def test_actions_have_the_partition_values_of_their_time_only(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
-    table.create()
-    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
-    table.commit({"add": add})
+    table = TableBuilder.made(tmp_path, fields={"id": "long", "name": "string"})
+    add = table.append("a.parquet", {"id": [1], "name": ["Anna"]})
     table.partition_columns = ["name"]
     other = table.write_file("name=Bob/b.parquet", {"id": [1]}, {"name": "Bob"})
     table.commit({"metaData": table.metadata()}, {"remove": removed(add)}, {"add": other})
@@ -860,7 +844,7 @@ def test_what_a_vacuum_leaves_alone_is_no_orphan(tmp_path: Path) -> None:
 def test_a_file_removed_in_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
     table = people(tmp_path)
     add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    table.add(add)
     table.commit({"remove": removed(add) | {"deletionTimestamp": 2**62}})
     report = traces(tmp_path)
     assert report.gone_at is not None
@@ -869,7 +853,7 @@ def test_a_file_removed_in_a_time_that_python_lacks_is_shown(tmp_path: Path) -> 
 
 def test_a_live_file_with_a_hidden_name_is_found_once(tmp_path: Path) -> None:
     table = people(tmp_path)
-    table.commit({"add": table.file("part.parquet", 1, marked=True, folder="_x/")})
+    table.add(table.file("part.parquet", 1, marked=True, folder="_x/"))
     assert found(traces(tmp_path)) == {"live": {"_x/part.parquet"}}
 
 
@@ -906,8 +890,7 @@ def test_values_of_any_type_are_found_in_texts_without_a_header(
     tmp_path: Path, where: tuple[str, str, Any], line: str
 ) -> None:
     fields = {"id": "long", "name": "string", "price": "double", "cost": "decimal(38,2)"}
-    table = TableBuilder(tmp_path, fields=fields | {"at": "timestamp", "day": "date"})
-    table.create()
+    TableBuilder.made(tmp_path, fields=fields | {"at": "timestamp", "day": "date"})
     (tmp_path / "harmless.csv").write_text("7,Zoe,2.5,2023-05-05,2023-05-05 05:05:05\n")
     (tmp_path / "export.csv").write_text(f"{line}\n")
     report = traces(tmp_path, [where])
@@ -933,7 +916,7 @@ def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str, length: st
     table = people(tmp_path, properties={"delta.dataSkippingStringPrefixLength": length})
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
     stats = json.dumps({"numRecords": 1, "maxValues": {"name": cut}})
-    table.commit({"add": entry | {"dataChange": True, "stats": stats}})
+    table.add(entry | {"dataChange": True, "stats": stats})
     table.properties = {}
     table.commit({"metaData": table.metadata()}, {"remove": {"path": "gone.parquet"}})
     where = [("name", "=", "Anna-Maria Sibylla of Frankfurt am Main")]
@@ -955,7 +938,7 @@ def test_removes_without_partition_values_have_them_in_their_paths(tmp_path: Pat
 def test_folders_behind_links_are_searched_where_the_log_names_files(tmp_path: Path) -> None:
     table = people(tmp_path / "t", partition_columns=["region"])
     add = table.file("a.parquet", 1, marked=True, region="north")
-    table.commit({"add": add})
+    table.add(add)
     table.file("orphan.parquet", 1, marked=True, region="north")
     table.commit({"remove": removed(add)})
     for name in ("region=north", "_delta_log"):
@@ -986,7 +969,7 @@ def test_a_dropped_column_counts_in_other_spellings(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path, protocol=MAPPING)
     both = mapped(("id", "col-1", "long"), ("name", "col-2", "string"))
     table.commit({"protocol": MAPPING}, {"metaData": both})
-    table.commit({"add": table.write_file("old.parquet", {"col-1": [1], "COL-2": [MARKER]})})
+    table.append("old.parquet", {"col-1": [1], "COL-2": [MARKER]})
     table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
     assert found(traces(tmp_path))["dropped"] == {"old.parquet"}
 
@@ -999,7 +982,7 @@ def test_a_dropped_column_that_no_version_defines_any_more_could_hold_anything(
     table.commit({"protocol": MAPPING}, {"metaData": newest})
     add = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
     stats = {"numRecords": 1, "minValues": {"col-2": MARKER}}
-    table.commit({"add": add | {"stats": json.dumps(stats)}})
+    table.add(add | {"stats": json.dumps(stats)})
     report = traces(tmp_path)
     assert found(report) == {"unreadable": {"old.parquet"}, "log": {f"_delta_log/{1:020}.json"}}
     assert "col-2: it was dropped" in str(report)
@@ -1008,8 +991,8 @@ def test_a_dropped_column_that_no_version_defines_any_more_could_hold_anything(
 def test_a_name_of_a_dropped_column_may_be_one_of_another_type(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path, protocol=MAPPING)
     table.commit({"protocol": MAPPING}, {"metaData": mapped(("name", "col-1", "string"))})
-    table.commit({"add": table.write_file("old.parquet", {"col-1": [MARKER]})})
+    table.append("old.parquet", {"col-1": [MARKER]})
     table.commit({"metaData": mapped(("name", "col-9", "long"))})
-    table.commit({"add": table.write_file("new.parquet", {"col-9": [7]})})
+    table.append("new.parquet", {"col-9": [7]})
     assert found(traces(tmp_path)) == {"dropped": {"old.parquet"}}
     assert found(traces(tmp_path, [("name", "=", 7)])) == {"live": {"new.parquet"}}

@@ -51,8 +51,7 @@ def aged_table(
 
     Each adds a file, some remove the one before. There are none: only the log is looked at.
     """
-    table = TableBuilder(root, **options)
-    table.create()
+    table = TableBuilder.made(root, **options)
     adds: list[dict[str, Any]] = []
     for version in range(1, versions):
         path, stats = f"{version}.parquet", '{"numRecords":1}'
@@ -101,7 +100,7 @@ def test_versions_since_the_cutoff_stay_readable_and_older_ones_go(tmp_path: Pat
     table = aged_table(tmp_path / "t")
     before = readable(table.root)
     assert list(before) == list(range(14))
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     # The newest version, 13, is of today; 6 was current at midnight 30 days ago.
     report = handle.clean_log(dry_run=True)
     assert (report.oldest, report.files) == (5, {"commit": 5, "checksum": 4, "checkpoint": 1})
@@ -120,7 +119,7 @@ def test_versions_since_the_cutoff_stay_readable_and_older_ones_go(tmp_path: Pat
 
 def test_a_whole_day_expires_at_midnight(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t", checkpoints=(5, 6, 7, 10))
-    snapshot = DeltaTable.for_path(None, table.root).snapshot()
+    snapshot = table.handle.snapshot()
     cutoff = log_cutoff(snapshot)
     assert cutoff % (DAY * 1000) == 0
     assert 30 <= (time.time() * 1000 - cutoff) / DAY / 1000 < 31
@@ -143,14 +142,14 @@ def test_the_table_says_how_long_its_log_is_kept(
     }
     table = aged_table(tmp_path / "t", properties=properties)
     before = readable(table.root)
-    assert DeltaTable.for_path(None, table.root).clean_log().oldest == oldest
+    assert table.handle.clean_log().oldest == oldest
     assert readable(table.root) == {v: found for v, found in before.items() if v >= (oldest or 0)}
 
 
 def test_without_an_old_checkpoint_nothing_goes(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t", checkpoints=(10,))
     names = log_names(table)
-    report = DeltaTable.for_path(None, table.root).clean_log()
+    report = table.handle.clean_log()
     assert (report.files, report.oldest) == ({}, None)
     assert "no checkpoint is as old as the retention" in report.notes[0]
     assert log_names(table) == names
@@ -164,7 +163,7 @@ def test_an_incomplete_checkpoint_is_none_and_goes_with_the_others(tmp_path: Pat
     (table.log / f"{6:020d}.checkpoint.parquet").write_bytes(b"")
     redate(table)
     before = readable(table.root)
-    report = DeltaTable.for_path(None, table.root).clean_log()
+    report = table.handle.clean_log()
     assert report.oldest == 3
     assert report.files == {"commit": 3, "checksum": 2, "checkpoint": 1}
     assert readable(table.root) == {v: found for v, found in before.items() if v >= 3}
@@ -189,16 +188,16 @@ def test_a_log_without_a_sound_base_is_not_cleaned(
     damage(table)
     names = log_names(table)
     with pytest.raises(FormatError, match=message):
-        DeltaTable.for_path(None, table.root).clean_log()
+        table.handle.clean_log()
     assert log_names(table) == names
 
 
 def test_what_the_hint_points_to_stays(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t")
     (table.log / "_last_checkpoint").write_text('{"version":2,"size":1}')
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+    assert table.handle.clean_log(dry_run=True).oldest == 2
     (table.log / "_last_checkpoint").unlink()
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 5
+    assert table.handle.clean_log(dry_run=True).oldest == 5
 
 
 def test_compacted_commits_that_nobody_can_use_go(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_compacted_commits_that_nobody_can_use_go(tmp_path: Path) -> None:
         lines = "".join(table.commit_path(v).read_text() for v in range(first, last + 1))
         (table.log / f"{first:020d}.{last:020d}.compacted.json").write_text(lines)
     redate(table)
-    report = DeltaTable.for_path(None, table.root).clean_log()
+    report = table.handle.clean_log()
     assert report.files["compacted"] == 3
     assert [name for name in log_names(table) if "compacted" in name] == [
         f"{6:020d}.{7:020d}.compacted.json"
@@ -219,7 +218,7 @@ def test_compacted_commits_that_nobody_can_use_go(tmp_path: Path) -> None:
 def test_clocks_that_went_backwards_expire_nothing_early(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t")
     dated(table.commit_path(4), 3)  # a wrong clock: this one and all after it count as recent
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+    assert table.handle.clean_log(dry_run=True).oldest == 2
 
 
 def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path) -> None:
@@ -230,7 +229,7 @@ def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path
         moment = f'{{"commitInfo": {{"inCommitTimestamp": {later}, '
         path.write_text(path.read_text().replace('{"commitInfo": {', moment))
     redate(table)
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+    assert table.handle.clean_log(dry_run=True).oldest == 2
 
 
 @pytest.mark.parametrize(("protected", "oldest"), [("6", None), ("5", 5), ("3", 5), ("x", None)])
@@ -246,7 +245,7 @@ def test_protected_checkpoints_go_as_a_whole_or_not_at_all(
     }
     properties = {"delta.requireCheckpointProtectionBeforeVersion": protected}
     table = aged_table(tmp_path / "t", protocol=protocol, properties=properties)
-    report = DeltaTable.for_path(None, table.root).clean_log()
+    report = table.handle.clean_log()
     assert report.oldest == oldest
     assert bool(report.files) == (oldest is not None)
     assert any("requireCheckpointProtectionBeforeVersion" in note for note in report.notes) == (
@@ -262,7 +261,7 @@ def test_sidecars_go_after_the_checkpoints_that_name_them(tmp_path: Path) -> Non
         (folder / name).write_bytes(b"x")
         dated(folder / name, days)
     before = readable(table.root)
-    report = DeltaTable.for_path(None, table.root).clean_log()
+    report = table.handle.clean_log()
     assert report.files == {"commit": 5, "checksum": 4, "checkpoint": 1, "sidecar": 2}
     assert len(list(folder.iterdir())) == 4
     assert (folder / "in-progress.parquet").exists()
@@ -287,7 +286,7 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     table = aged_table(tmp_path / "t", 9, checkpoints=(2, 4), **options)
-    snapshot = DeltaTable.for_path(None, table.root).snapshot()
+    snapshot = table.handle.snapshot()
     cutoff = int((time.time() // DAY * DAY - 15 * DAY) * 1000)  # version 4 was current then
     states = readable(table.root)
     expected = {version: states[version] for version in range(4, 9)}

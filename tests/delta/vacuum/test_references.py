@@ -125,10 +125,9 @@ def test_a_vector_that_nobody_can_locate_is_refused(kind: str | None, text: str 
 
 
 def test_tombstones_count_until_they_expire(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     adds = [table.write_file(f"{name}.parquet", {"id": [1, 2]}) for name in "abcd"]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     cutoff = days_ago(7)
     removes = [tombstone(add, None) for add in adds[1:]]
     for remove, when in zip(removes, (cutoff, cutoff - 1, None), strict=True):

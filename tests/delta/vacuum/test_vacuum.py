@@ -108,7 +108,7 @@ def test_live_vectors_of_every_form_stay(tmp_path: Path) -> None:
     age(table.root, 30, log=True)
     before, files = ids(table.root), files_of(table.root)
     assert len(before) == 63
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert (report.files_deleted, report.files_kept) == (0, 7 + 5)
     assert files_of(table.root) == files
     assert ids(table.root) == before
@@ -124,7 +124,7 @@ def test_vectors_of_tombstones_stay_within_the_retention_and_go_after_it(tmp_pat
         table.commit(*(tombstone(add, days) for add in live))
         age(table.root, 30, log=True)
         before, deleted = ids(table.root, 2), files_of(table.root)
-        report = DeltaTable.for_path(None, table.root).vacuum()
+        report = table.handle.vacuum()
         assert ids(table.root) == list(range(70, 80))
         if name == "young":
             assert report.files_deleted == 0
@@ -140,7 +140,7 @@ def test_vectors_of_tombstones_stay_within_the_retention_and_go_after_it(tmp_pat
 def test_a_shared_vector_file_stays_for_the_last_that_needs_it(tmp_path: Path) -> None:
     table, live = small_table(tmp_path / "t")
     name = table.vector_path().name
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     table.commit(tombstone(live[0], 30))
     age(table.root, 30, log=True)
     assert handle.vacuum().files_deleted == 1
@@ -161,7 +161,7 @@ def test_deltalakes_full_vacuum_destroys_live_vectors_and_ours_does_not(tmp_path
     age(table.root, 30, log=True)
     before = ids(table.root)
     shutil.copytree(table.root, tmp_path / "copy")
-    DeltaTable.for_path(None, table.root).vacuum()
+    table.handle.vacuum()
     assert ids(table.root) == before
     found = QueryBuilder().register("t", Peer(str(table.root))).execute("select id from t")
     assert sorted(pa.table(found.read_all()).column("id").to_pylist()) == before
@@ -177,7 +177,7 @@ def test_tombstones_of_a_checkpoint_count(tmp_path: Path) -> None:
     table.commit({"remove": removed(adds[1])}, {"add": young}, tombstone(adds[2], None))
     table.commit(tombstone(young, 6))
     age(table.root, 30, log=True)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     handle.checkpoint()
     assert handle.vacuum().files_deleted == 1
     assert files_of(table.root) == {"part-0.parquet", "part-1.parquet", table.vector_path().name}
@@ -187,9 +187,9 @@ def test_tombstones_of_a_checkpoint_count(tmp_path: Path) -> None:
 def test_only_the_newest_word_on_a_file_counts(tmp_path: Path) -> None:
     table, adds = table_of(tmp_path / "t", 2)
     table.commit(*(tombstone(add, 30) for add in adds))
-    table.commit({"add": adds[0]})  # as a RESTORE
+    table.add(adds[0])  # as a RESTORE
     age(table.root, 30, log=True)
-    DeltaTable.for_path(None, table.root).vacuum()
+    table.handle.vacuum()
     assert files_of(table.root) == {"part-0.parquet"}
 
 
@@ -197,7 +197,7 @@ def test_young_files_stay_whoever_wrote_them(tmp_path: Path) -> None:
     table, adds = table_of(tmp_path / "t", 2)
     table.commit(tombstone(adds[1], 30))
     (table.root / "uncommitted.parquet").write_bytes(b"x")
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert (report.files_deleted, report.files_young, report.files_kept) == (0, 2, 1)
 
 
@@ -219,7 +219,7 @@ def test_hidden_names_stay_and_foreign_files_go(tmp_path: Path) -> None:
     (table.root / "empty/er").mkdir(parents=True)
     (table.root / "_hidden/empty").mkdir(parents=True)
     age(table.root, 8)
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert files_of(table.root) == {*kept, "part-0.parquet"}
     assert report.files_deleted == len(foreign)
     assert sorted(report.files["path"].to_pylist()) == sorted(foreign)
@@ -236,7 +236,7 @@ def test_iceberg_metadata_of_the_table_itself_stays(tmp_path: Path) -> None:
     (table.root / "metadata").mkdir()
     (table.root / "metadata/x.avro").write_bytes(b"x")
     age(table.root, 8)
-    assert DeltaTable.for_path(None, table.root).vacuum(dry_run=True).files.num_rows == 0
+    assert table.handle.vacuum(dry_run=True).files.num_rows == 0
 
 
 @pytest.mark.parametrize("depth", ["", "deep/er/and/deeper/"])
@@ -253,7 +253,7 @@ def test_other_tables_inside_are_left_alone(tmp_path: Path, depth: str) -> None:
     (table.root / "orphan.parquet").write_bytes(b"x")
     age(table.root, 30, log=True)
     before = files_of(table.root)
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert before - files_of(table.root) == {"orphan.parquet"}
     inner = ", ".join(f"{depth}{name}" for name in ("gz", "ice", "inner"))
     assert report.notes == (f"left alone, since it is of another table: {inner}",)
@@ -261,8 +261,7 @@ def test_other_tables_inside_are_left_alone(tmp_path: Path, depth: str) -> None:
 
 def test_partition_folders_of_any_name(tmp_path: Path) -> None:
     fields = {"id": "long", "_day": "string"}
-    table = TableBuilder(tmp_path / "t", fields=fields, partition_columns=["_day"])
-    table.create()
+    table = TableBuilder.made(tmp_path / "t", fields=fields, partition_columns=["_day"])
     values = ["a b", "a%20b", "é☃", "x:y", "a=b", "100%", "#?", "+&", "[x]", "'q'", "_x", ".y"]
     adds = []
     for number, value in enumerate(values):
@@ -270,11 +269,11 @@ def test_partition_folders_of_any_name(tmp_path: Path) -> None:
         add = table.write_file(f"{folder}/part.parquet", {"id": [number]}, {"_day": value})
         shutil.copy(table.root / add["path"], table.root / folder / "orphan.parquet")
         adds.append(add | {"path": quote(add["path"])})
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     gone = tombstone(adds[0], 8)
     table.commit(gone)
     age(table.root, 30, log=True)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     rows = handle.to_arrow()
     report = handle.vacuum()
     assert report.files_deleted == len(values) + 1
@@ -285,8 +284,7 @@ def test_partition_folders_of_any_name(tmp_path: Path) -> None:
 
 def test_files_outside_of_the_table_are_never_deleted(tmp_path: Path) -> None:
     source, live = small_table(tmp_path / "source")
-    clone = TableBuilder(tmp_path / "clone")
-    clone.create()
+    clone = TableBuilder.made(tmp_path / "clone")
     shared = [
         add
         | {
@@ -296,13 +294,13 @@ def test_files_outside_of_the_table_are_never_deleted(tmp_path: Path) -> None:
         }
         for add in live
     ]
-    clone.commit(*({"add": add} for add in shared))
+    clone.add(*shared)
     clone.commit(*(tombstone(add, 30) for add in shared))
     climbing = {"path": "file:///etc/../etc/passwd", "dataChange": True}
     age(tmp_path, 30, log=True)
     before = files_of(source.root)
     for lite in (False, True):
-        handle = DeltaTable.for_path(None, clone.root)
+        handle = clone.handle
         assert handle.vacuum(lite=lite).files_deleted == 0
         assert files_of(source.root) == before
     clone.version = handle.version
@@ -310,7 +308,7 @@ def test_files_outside_of_the_table_are_never_deleted(tmp_path: Path) -> None:
     age(tmp_path, 30, log=True)
     for lite in (False, True):
         with pytest.raises(FormatError, match="leads out of the table"):
-            DeltaTable.for_path(None, clone.root).vacuum(lite=lite)
+            clone.handle.vacuum(lite=lite)
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -323,7 +321,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (table.root / "loop").symlink_to(table.root)
     (table.root / "dangling").symlink_to(tmp_path / "nothing")
     age(tmp_path, 30, log=True)
-    DeltaTable.for_path(None, table.root).vacuum()
+    table.handle.vacuum()
     assert (outside / "x.parquet").exists()
     assert files_of(table.root) == {"part-0.parquet", "linked", "loop", "dangling"}
 
@@ -332,7 +330,7 @@ def test_a_table_behind_a_link_is_vacuumed_by_either_name(tmp_path: Path) -> Non
     table, adds = table_of(tmp_path / "real", 3)
     named = [add | {"path": f"file://{table.root}/{add['path']}"} for add in adds]
     table.commit(*(tombstone(add, 30) for add in adds), {"add": named[0]})
-    table.commit({"add": adds[1]})
+    table.add(adds[1])
     (tmp_path / "link").symlink_to(table.root)
     age(table.root, 30, log=True)
     DeltaTable.for_path(None, tmp_path / "link").vacuum()
@@ -378,8 +376,8 @@ def test_names_in_another_case_stay_on_a_disk_that_does_not_tell_them_apart(
     table, _ = table_of(tmp_path / "t", 1)
     for name in ("PART-0.parquet", "orphan.parquet", "Ka\u0308se.parquet"):
         table.write_file(name, {"id": [1]})
-    table.commit({"add": {"path": "k\u00e4se.parquet", "size": 1, "partitionValues": {}}})
-    handle = DeltaTable.for_path(None, table.root)
+    table.add({"path": "k\u00e4se.parquet", "size": 1, "partitionValues": {}})
+    handle = table.handle
     age(table.root, 30, log=True)
     assert handle.vacuum(dry_run=True).files.num_rows == 3
     # What a disk that does not tell them apart shows by this name.
@@ -400,7 +398,7 @@ def test_commits_that_are_recent_by_their_own_timestamps_are(tmp_path: Path) -> 
     dated(table, 0, 32)
     dated(table, 1, 31)
     age(table.root, 30, log=True)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     found = handle.vacuum(dry_run=True).files["path"].to_pylist()
     assert found == ["_change_data/old.parquet"]
     found = handle.vacuum(dry_run=True, lite=True).files["path"].to_pylist()
@@ -421,7 +419,7 @@ def test_names_that_no_key_can_have_are_left(tmp_path: Path) -> None:
         with open(name, "wb"):  # noqa: PTH123 - a path of bytes
             pass
         os.utime(name, (1, 1))
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert [os.path.exists(name) for name in odd] == [True, True, False]  # noqa: PTH110
     assert "2 files with names" in report.notes[0]
 
@@ -436,7 +434,7 @@ def test_change_files_stay_as_long_as_their_commits_are_recent(tmp_path: Path) -
     # The newest commit was put a moment ago, by a writer that took long.
     newest = table.commit_path(table.version)
     os.utime(newest)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     assert handle.vacuum(dry_run=True).files["path"].to_pylist() == [
         "_change_data/id=1/cdc-old.parquet"
     ]
@@ -452,7 +450,7 @@ def test_a_longer_retention_reaches_beyond_the_tombstones_of_checkpoints(tmp_pat
     for version, days in ((2, 20), (3, 10)):
         moment = time.time() - days * DAY
         os.utime(table.commit_path(version), (moment, moment))
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     handle.checkpoint()  # without the tombstones: they have expired
     assert handle.vacuum(dry_run=True).files.num_rows == 2
     assert handle.vacuum(15 * 24, dry_run=True).files["path"].to_pylist() == ["part-1.parquet"]
@@ -463,7 +461,7 @@ def test_a_retention_below_the_tables_is_refused_unless_forced(tmp_path: Path) -
     table, adds = table_of(tmp_path / "t", 2)
     table.commit(tombstone(adds[1], 1))
     age(table.root, 30)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     for hours in (0, 167.9):
         with pytest.raises(
             InvalidArgumentError, match=r"keeps removed files for 168 hours"
@@ -505,14 +503,14 @@ def test_the_table_says_how_long_files_are_kept(
     table, adds = table_of(tmp_path / "t", 3, properties=properties)
     table.commit(tombstone(adds[1], 30), tombstone(adds[2], 3))
     age(table.root, 40)
-    assert DeltaTable.for_path(None, table.root).vacuum().files_deleted == deleted
+    assert table.handle.vacuum().files_deleted == deleted
 
 
 def test_a_retention_that_is_no_interval_is_refused(tmp_path: Path) -> None:
     properties = {"delta.deletedFileRetentionDuration": "a while"}
     table, _ = table_of(tmp_path / "t", 1, properties=properties)
     with pytest.raises(FormatError, match=r"deletedFileRetentionDuration is not an interval"):
-        DeltaTable.for_path(None, table.root).vacuum()
+        table.handle.vacuum()
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
@@ -525,7 +523,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 
     before = state()
     for lite in (False, True):
-        report = DeltaTable.for_path(None, table.root).vacuum(dry_run=True, lite=lite)
+        report = table.handle.vacuum(dry_run=True, lite=lite)
         assert report.files["path"].to_pylist() == ["part-1.parquet"]
         assert (report.files_deleted, report.version) == (0, None)
         assert "1 file" in str(report)
@@ -544,7 +542,7 @@ def test_a_table_with_an_unknown_writer_feature_is_refused(tmp_path: Path) -> No
     table, _ = expired_of(tmp_path / "t", 2, protocol=protocol)
     for call in ({"dry_run": True}, {"lite": True}, {}):
         with pytest.raises(UnsupportedFeatureError, match="newThing"):
-            DeltaTable.for_path(None, table.root).vacuum(**call)  # type: ignore[arg-type]
+            table.handle.vacuum(**call)  # type: ignore[arg-type]
     assert len(files_of(table.root)) == 2
 
 
@@ -555,7 +553,7 @@ def test_a_damaged_log_deletes_nothing(tmp_path: Path) -> None:
     (table.root / "orphan.parquet").write_bytes(b"x")
     age(table.root, 30, log=True)
     with pytest.raises(FormatError, match="too short for a UUID"):
-        DeltaTable.for_path(None, table.root).vacuum()
+        table.handle.vacuum()
     assert len(files_of(table.root)) == 3
     assert operations(table.root) == []
 
@@ -564,7 +562,7 @@ def test_a_crash_between_start_and_end_is_made_good_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, _ = expired_of(tmp_path / "t", 4, gone=(1, 2, 3))
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "_BATCH", 1)
         patched.setattr(deletion, "_WAVE", 1)
@@ -603,7 +601,7 @@ def test_a_failed_delete_is_reported_and_the_others_go(
         delete(self, keys)
 
     monkeypatch.setattr(Disk, "delete", failing)
-    report = DeltaTable.for_path(None, table.root).vacuum()
+    report = table.handle.vacuum()
     assert (report.files_deleted, report.files_failed) == (2, 1)
     assert report.bytes_deleted == adds[1]["size"] + adds[3]["size"]
     assert report.failures == ("/t/part-2.parquet: the disk is tired",)
@@ -618,7 +616,7 @@ def test_a_failed_delete_is_reported_and_the_others_go(
 
 def vacuumed_while(table: TableBuilder, *actions: Action) -> VacuumReport:
     """Vacuum a table, of which somebody commits right after the vacuum has begun."""
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
 
     def put(change: Change) -> int:
         version = handle.run(change.operation.name, lambda _: Outcome(change), {}).version
@@ -652,7 +650,7 @@ def test_files_that_a_concurrent_commit_removes_again_are_spared(tmp_path: Path)
 
 def test_a_table_that_changes_its_protocol_meanwhile_is_left(tmp_path: Path) -> None:
     table, _ = expired_of(tmp_path / "t", 2)
-    handle = DeltaTable.for_path(None, table.root)
+    handle = table.handle
 
     def put(change: Change) -> int:
         table.version += 1
@@ -704,7 +702,7 @@ class TestLite:
         (table.root / "orphan.parquet").write_bytes(b"x")
         before = files_of(table.root)
         age(table.root, 30, log=True)
-        handle = DeltaTable.for_path(None, table.root)
+        handle = table.handle
         report = handle.vacuum(lite=True)
         gone = before - files_of(table.root)
         assert gone == {f"part-{n}.parquet" for n in (0, 1, 2, 3, 4, 7)} | {
@@ -735,7 +733,7 @@ class TestLite:
             for version in versions:
                 os.utime(table.commit_path(version), (moment, moment))
         age(table.root, 30)
-        handle = DeltaTable.for_path(None, table.root)
+        handle = table.handle
         assert handle.vacuum(lite=True).files["path"].to_pylist() == ["part-1.parquet"]
         assert handle.vacuum(5 * 24, lite=True, force=True).files_deleted == 1
         assert files_of(table.root) == {"part-0.parquet", "part-3.parquet"}
@@ -745,7 +743,7 @@ class TestLite:
         table, adds = table_of(tmp_path / "t", 2)
         table.commit(tombstone(adds[1], 30))
         table.commit()
-        handle = DeltaTable.for_path(None, table.root)
+        handle = table.handle
         handle.checkpoint()
         age(table.root, 30, log=True)
         table.drop_commits(0, 1)
@@ -771,7 +769,7 @@ class TestLite:
         names = ["_delta_log/00000000000000000000.json", ".hidden", "a\\b", "a/", "gone.parquet"]
         table.commit(*(tombstone(adds[0] | {"path": quote(name)}, 30) for name in names))
         age(table.root, 30, log=True)
-        report = DeltaTable.for_path(None, table.root).vacuum(lite=True)
+        report = table.handle.vacuum(lite=True)
         assert report.files.num_rows == 0
         assert ids(table.root) == list(range(10))
 
@@ -781,22 +779,21 @@ class TestLite:
         table.commit(tombstone(adds[2], -2))
         table.commit()
         age(table.root, 30, log=True)
-        handle = DeltaTable.for_path(None, table.root)
+        handle = table.handle
         assert handle.vacuum(lite=True).files_deleted == 1
         info = json.loads((table.log / "_last_vacuum_info").read_text())
         assert info == {"latestCommitVersionOutsideOfRetentionWindow": 2}
 
     def test_a_table_without_old_commits(self, tmp_path: Path) -> None:
         table, _ = table_of(tmp_path / "t", 1)
-        assert DeltaTable.for_path(None, table.root).vacuum(lite=True).files_deleted == 0
+        assert table.handle.vacuum(lite=True).files_deleted == 0
         assert not (table.log / "_last_vacuum_info").exists()
 
 
 @pytest.mark.more
 def test_many_files_in_many_folders(tmp_path: Path) -> None:
     fields = {"id": "long", "day": "long"}
-    table = TableBuilder(tmp_path / "t", fields=fields, partition_columns=["day"])
-    table.create()
+    table = TableBuilder.made(tmp_path / "t", fields=fields, partition_columns=["day"])
     template = table.write_file("day=0/keep-0.parquet", {"id": [1]}, {"day": "0"})
     data = (table.root / "day=0/keep-0.parquet").read_bytes()
     adds = []
@@ -807,12 +804,10 @@ def test_many_files_in_many_folders(tmp_path: Path) -> None:
         (folder / f"drop-{number}.parquet").write_bytes(b"x")
         path = f"day={number % 100}/keep-{number}.parquet"
         adds.append(template | {"path": path, "partitionValues": {"day": str(number % 100)}})
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     age(table.root, 30, log=True)
     told: list[tuple[str, int, int]] = []
-    report = DeltaTable.for_path(None, table.root).vacuum(
-        on_progress=lambda *progress: told.append(progress)
-    )
+    report = table.handle.vacuum(on_progress=lambda *progress: told.append(progress))
     assert (report.files_deleted, report.files_kept) == (2000, 2000)
     assert all("keep" in name for name in files_of(table.root))
     assert ("listing", 4000, 0) in told

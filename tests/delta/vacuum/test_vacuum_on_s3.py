@@ -70,15 +70,14 @@ def table_vector(add: dict[str, object]) -> str:
 
 def test_partitions_are_listed_side_by_side(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/days"
-    table = TableBuilder(
+    table = TableBuilder.made(
         tmp_path / "t", fields={"id": "long", "day": "long"}, partition_columns=["day"]
     )
-    table.create()
     adds = []
     for day in range(70):
         adds.append(table.write_file(f"day={day}/1.parquet", {"id": [day]}, {"day": str(day)}))
         (table.root / f"day={day}/orphan.parquet").write_bytes(b"x")
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     table.commit(tombstone(adds[0], 8))
     storage = uploaded(s3, table, uri)
     handle = DeltaTable.for_path(None, uri, s3.storage_options)
@@ -108,11 +107,10 @@ def test_markers_of_folders_are_no_files(s3: S3Server, tmp_path: Path) -> None:
 
 def test_the_log_is_cleaned(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/logged"
-    table = TableBuilder(tmp_path / "t")
-    table.create()
+    table = TableBuilder.made(tmp_path / "t")
     for number in range(5):
-        table.commit({"add": table.write_file(f"{number}.parquet", {"id": [number]})})
-    DeltaTable.for_path(None, table.root).checkpoint()
+        table.append(f"{number}.parquet", {"id": [number]})
+    table.handle.checkpoint()
     storage = uploaded(s3, table, uri)
     properties = {"delta.logRetentionDuration": "interval 1 day"}
     handle = DeltaTable.for_path(None, uri, s3.storage_options)

@@ -42,10 +42,9 @@ class Places:
 
 def made(path: Path) -> TableBuilder:
     """Make two files of four rows: 0 to 3 and 10 to 13."""
-    builder = TableBuilder(path)
-    builder.create()
+    builder = TableBuilder.made(path)
     for name, start in (("a", 0), ("b", 10)):
-        builder.commit({"add": builder.write_file(name, {"id": list(range(start, start + 4))})})
+        builder.append(name, {"id": list(range(start, start + 4))})
     return builder
 
 

@@ -152,8 +152,7 @@ def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
 @pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
 @pytest.mark.parametrize("alters", [True, False])
 def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) -> None:  # noqa: FBT001
-    builder = TableBuilder(tmp_path / "t", properties={"delta.isolationLevel": level})
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t", properties={"delta.isolationLevel": level})
     late = opened(builder.root)
     put(opened(builder.root), Change(Operation("WRITE"), added=(added(builder.root, "a", 3),)))
     update = Operation("UPDATE", reads=ReadSet(Always()))
@@ -537,10 +536,9 @@ def test_uncommitted_files_that_cannot_be_removed_do_not_hide_the_failure(
 
 
 def test_many_vectors_are_packed_into_few_files(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t", properties={"delta.randomizeFilePrefixes": "true"})
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "t", properties={"delta.randomizeFilePrefixes": "true"})
     adds = [builder.write_file(f"p{number:03}", {"id": list(range(4))}) for number in range(40)]
-    builder.commit(*({"add": add} for add in adds))
+    builder.add(*adds)
     snapshot = opened(builder.root)
     done = put(
         snapshot, deletion(snapshot, {add["path"]: [number % 4] for number, add in enumerate(adds)})
