@@ -1,4 +1,4 @@
-"""Where a new table may be: in no folder with files that a VACUUM of it would delete."""
+"""New tables: where they may be, and what their definitions may not say."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import types as spark
 
 from delvec import DeltaTable
+from delvec.datasource import DelvecDataSource
 from delvec.delta.alter import operations
 from delvec.delta.alter import operations as location
 from delvec.delta.alter.definition import new_table
 from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.errors import ConflictError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.storage import Storage
+from tests.datasource.in_process import pickled
 from tests.delta.vacuum.aging import age
 from tests.s3.server import S3Server
 
@@ -164,3 +167,91 @@ class TestInABucket:
         before = storage.requests.lists
         require_empty_location(storage, METADATA)
         assert storage.requests.lists - before == 2
+
+
+LOWER = spark.StringType("UTF8_LCASE")
+KINDS: dict[str, spark.DataType] = {
+    "string": LOWER,
+    "array": spark.ArrayType(LOWER),
+    "struct": spark.StructType([spark.StructField("c", LOWER)]),
+}
+
+
+def columns(kind: spark.DataType) -> spark.StructType:
+    return spark.StructType(
+        [spark.StructField("id", spark.LongType()), spark.StructField("c", kind)]
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_table_gets_a_column_with_a_collation(tmp_path: Path, name: str) -> None:
+    schema = columns(KINDS[name])
+    match = r"(?s)column c has a collation.*UTF8_LCASE.*CAST\(c AS STRING COLLATE UTF8_BINARY\)"
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        DeltaTable.create(None, tmp_path / "t", schema)
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        DelvecDataSource({"path": str(tmp_path / "t")}).writer(schema, False)
+    assert not (tmp_path / "t").exists()
+    table = DeltaTable.create(None, tmp_path / "t", pa.schema({"id": pa.int64()}))
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        table.add_columns(spark.StructType([schema["c"]]))
+    assert table.version == 0
+
+
+def test_rows_with_a_collation_go_into_a_column_of_plain_strings(tmp_path: Path) -> None:
+    """The strings are the same; how they compare is not a matter of the rows."""
+    table = DeltaTable.create(None, tmp_path / "t", columns(spark.StringType()))
+    writer = DelvecDataSource({"path": str(tmp_path / "t")}).writer(columns(LOWER), False)
+    rows = pa.table({"id": [1], "c": ["Aa"]})
+    writer.commit([pickled(writer).write(iter(rows.to_batches()))])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "c": "Aa"}]
+    assert "__COLLATIONS" not in (tmp_path / "t/_delta_log" / f"{0:020}.json").read_text()
+
+
+def test_a_table_that_has_one_may_be_changed_otherwise(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path, columns(spark.StringType()))
+    first = tmp_path / "_delta_log" / f"{0:020}.json"
+    plain, marked = r"\"name\":\"c\",", r"\"metadata\":{\"__COLLATIONS\":{\"c\":\"icu.DE\"}}"
+    head, name, tail = first.read_text().partition(plain)
+    first.write_text(head + name + tail.replace(r"\"metadata\":{}", marked, 1))
+    table = DeltaTable.for_path(None, tmp_path)
+    assert table.schema.field("c").metadata
+    table.set_properties({"delta.logRetentionDuration": "interval 1 day"})
+    table.add_columns(pa.schema({"n": pa.int64()}))
+    assert table.version == 2
+
+
+def create(path: Path, check: str, default: str = "1") -> DeltaTable:
+    fields = (
+        Field("id", PrimitiveType("long")),
+        Field("n", PrimitiveType("long"), metadata={"CURRENT_DEFAULT": default}),
+    )
+    return DeltaTable.create(
+        None, path, StructType(fields), properties={"delta.constraints.c": check}
+    )
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "reflect('java.lang.System', 'exit', '1') > 0",
+        "`reflect` ('a', 'b')",
+        "id > (select max(id) from t)",
+        "main.rules.f(id)",
+        "concat('it''s (', uuid())",
+    ],
+)
+def test_calls_of_other_functions_are_refused(tmp_path: Path, check: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"constraint c of .* calls "):
+        create(tmp_path, check)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_only_looks_like_a_call_is_not(tmp_path: Path) -> None:
+    check = (
+        "id in (1, 2) AND (n is null OR (cast(n AS decimal(10, 2)) > 0)) AND 'reflect(' <> 'x'"
+        " AND CASE WHEN (id > 0) THEN (length('a') > 0) ELSE (n between (1) and (2)) END"
+    )
+    create(tmp_path / "t", check, default="year(current_date())")
+    with pytest.raises(UnsupportedFeatureError, match=r"the default of column n of .* calls uuid"):
+        create(tmp_path / "u", check, default="uuid()")

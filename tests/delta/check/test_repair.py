@@ -12,7 +12,7 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import FormatError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.vector import Descriptor
-from tests.delta.builder import TableBuilder, legacy, removed, small_table
+from tests.delta.builder import TableBuilder, legacy, protocol_of, removed, small_table
 from tests.delta.check.checks import INLINE, PADDED, checked, found, table_with
 from tests.delta.log.damages import rewritten
 from tests.delta.log_files import commits
@@ -247,12 +247,7 @@ def test_a_table_that_delvec_does_not_write_is_not_repaired(tmp_path: Path) -> N
     odd(tmp_path, "inline")
     table = TableBuilder(tmp_path, version=2)
     features = ["deletionVectors"]
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": features,
-        "writerFeatures": [*features, "futureFeature"],
-    }
+    protocol = protocol_of(*features, writers=["futureFeature"])
     table.commit({"protocol": protocol})
     assert [each.kind for each in checked(tmp_path).repairs] == ["rewrite-vector"]
     checkpoint = table.checkpoint([])[0]

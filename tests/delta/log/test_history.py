@@ -18,12 +18,10 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.storage import Storage
-from tests.delta.builder import legacy
+from tests.delta.builder import field_of, legacy
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
-SCHEMA_STRING = json.dumps(
-    {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
-)
+SCHEMA_STRING = json.dumps({"type": "struct", "fields": [field_of("id", "long")]})
 
 
 def ms(moment: datetime) -> int:

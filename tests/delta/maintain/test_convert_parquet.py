@@ -25,7 +25,7 @@ from delvec.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from tests.delta.builder import small_table
+from tests.delta.builder import field_of, small_table
 
 OFF = {"delta.enableDeletionVectors": "false"}
 
@@ -328,7 +328,7 @@ def test_the_schema_that_spark_left_is_taken(tmp_path: Path) -> None:
 
 
 def test_types_of_spark_that_delta_does_not_have_are_refused(tmp_path: Path) -> None:
-    field = {"name": "a", "type": "interval year to month", "nullable": True, "metadata": {}}
+    field = field_of("a", "interval year to month")
     rows = pa.table({"a": pa.array([1], pa.int32())}).replace_schema_metadata(spark_schema(field))
     write(tmp_path / "a.parquet", rows)
     with pytest.raises(UnsupportedFeatureError, match=r"interval year to month \(in a.parquet\)"):

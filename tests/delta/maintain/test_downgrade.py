@@ -29,7 +29,7 @@ from delvec.delta.write.transaction import Attempt, Outcome, WriteOptions
 from delvec.errors import ConflictError, FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
-from tests.delta.builder import TableBuilder, legacy, small_table
+from tests.delta.builder import TableBuilder, legacy, protocol_of, small_table
 from tests.delta.log_files import commits
 from tests.delta.vacuum.aging import age, tombstone
 from tests.delta.write.write_checks import ids
@@ -37,12 +37,7 @@ from tests.delta.write.write_checks import ids
 Prepare = Callable[[Attempt], Outcome]
 
 ROWS = [*range(1, 9), *range(10, 13), *range(15, 20)]
-SPARK = {  # as delta-spark creates tables with vectors
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": ["deletionVectors"],
-    "writerFeatures": ["deletionVectors", "invariants", "appendOnly"],
-}
+SPARK = protocol_of("deletionVectors", writers=["invariants", "appendOnly"])
 
 
 def purge(builder: TableBuilder) -> Prepare:
@@ -466,12 +461,7 @@ def test_the_transaction_of_the_caller_is_that_of_the_last_commit(tmp_path: Path
 
 def test_other_features_stay(tmp_path: Path) -> None:
     features = ["deletionVectors", "v2Checkpoint", "columnMapping"]
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": features,
-        "writerFeatures": [*features, "domainMetadata"],
-    }
+    protocol = protocol_of(*features, writers=["domainMetadata"])
     builder = TableBuilder.made(tmp_path, protocol=protocol)
     builder.append("a.parquet", {"id": ROWS})
     table = DeltaTable.for_path(None, tmp_path)

@@ -23,7 +23,7 @@ from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
-from tests.delta.builder import Action, TableBuilder, legacy, removed, table_with
+from tests.delta.builder import Action, TableBuilder, field_of, legacy, removed, table_with
 
 
 def statistics(table: DeltaTable, path: str = "part-0.parquet") -> dict[str, Any]:
@@ -184,14 +184,9 @@ def test_numbers_that_are_none_have_no_maximum(
 STRUCT = {
     "type": "struct",
     "fields": [
-        {"name": "x", "type": "long", "nullable": True, "metadata": {}},
-        {
-            "name": "items",
-            "type": {"type": "array", "elementType": "long", "containsNull": True},
-            "nullable": True,
-            "metadata": {},
-        },
-        {"name": "y", "type": "string", "nullable": True, "metadata": {}},
+        field_of("x", "long"),
+        field_of("items", {"type": "array", "elementType": "long", "containsNull": True}),
+        field_of("y", "string"),
     ],
 }
 

@@ -18,7 +18,7 @@ from delvec.delta.maintain import available_files
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import Action, TableBuilder, legacy, removed, table_with
+from tests.delta.builder import Action, TableBuilder, field_of, legacy, removed, table_with
 from tests.delta.vacuum.aging import tombstone
 
 LATER = 1_900_000_000_000
@@ -419,7 +419,7 @@ def identity(mark: int | None, step: int = 2) -> dict[str, Any]:
     metadata = {"delta.identity.start": 1, "delta.identity.step": step}
     if mark is not None:
         metadata["delta.identity.highWaterMark"] = mark
-    column = {"name": "id", "type": "long", "nullable": True, "metadata": metadata}
+    column = field_of("id", "long", **metadata)
     return {"type": "struct", "fields": [column]}
 
 

@@ -19,6 +19,7 @@ from delvec.delta.schema.metadata import Metadata
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.errors import FormatError
 from delvec.storage import Storage
+from tests.delta.builder import field_of
 
 LAST = "\U0010ffff"
 
@@ -38,10 +39,7 @@ def metadata_of(
 
 
 def struct(columns: Mapping[str, Any]) -> dict[str, Any]:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in columns.items()
-    ]
+    fields = [field_of(name, kind) for name, kind in columns.items()]
     return {"type": "struct", "fields": fields}
 
 

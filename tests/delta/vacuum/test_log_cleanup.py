@@ -22,16 +22,11 @@ from delvec.delta.vacuum.log_cleanup import clean_log, log_cutoff
 from delvec.errors import DelvecError, FormatError
 from delvec.storage import Storage
 from delvec.storage.disk import Disk
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import TableBuilder, protocol_of
 from tests.delta.vacuum.aging import DAY, tombstone
 
 V2: dict[str, Any] = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["deletionVectors", "v2Checkpoint"],
-        "writerFeatures": ["deletionVectors", "v2Checkpoint"],
-    },
+    "protocol": protocol_of("deletionVectors", "v2Checkpoint"),
     "properties": {"delta.checkpointPolicy": "v2"},
 }
 

@@ -14,6 +14,7 @@ from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.write.writable import WriteKind, require_writable, writes_vectors
 from delvec.errors import UnsupportedFeatureError
+from tests.delta.builder import field_of
 
 OPERATIONS = get_args(WriteKind)
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -41,10 +42,7 @@ def snapshot(
     named = frozenset(features) if versions == (3, 7) else frozenset()
     protocol = Protocol(*versions, named, named)
     metadata: dict[str, Any] = {"delta.identity.step": 1} if identity else {}
-    fields = [
-        {"name": "Id", "type": "long", "nullable": True, "metadata": metadata},
-        {"name": "v", "type": "long", "nullable": True, "metadata": {}},
-    ]
+    fields = [field_of("Id", "long", **metadata), field_of("v", "long")]
     text = json.dumps({"type": "struct", "fields": fields})
     meta = Metadata.from_json({"schemaString": text, "configuration": dict(properties or {})})
     made = SimpleNamespace(protocol=protocol, metadata=meta, table="lake/t", version=3)
