@@ -52,8 +52,7 @@ class TestNewTables:
         assert (state.metadata.name, state.metadata.description) == ("n", "d")
         assert Metadata.from_json(state.metadata.to_json()) == state.metadata
         off = definition.new_table(PLAIN, properties={"delta.enabledeletionvectors": False})
-        assert protocol(off) == (1, 2, "", "")
-        assert off.metadata.configuration == OFF
+        assert (protocol(off), off.metadata.configuration) == ((1, 2, "", ""), OFF)
         assert off.metadata.id != state.metadata.id
 
     @pytest.mark.parametrize(
@@ -212,9 +211,7 @@ class TestProperties:
             ({"delta.columnMapping.maxColumnId": "9"}, "cannot be set"),
         ],
     )
-    def test_what_shuts_out_readers_or_needs_more_is_refused(
-        self, properties: dict[str, str], text: str
-    ) -> None:
+    def test_what_shuts_out_readers_is_refused(self, properties: dict[str, str], text: str) -> None:
         with pytest.raises(DelvecError, match=text):
             definition.set_properties(definition.new_table(NESTED, ["p"], OFF), properties)
 
@@ -342,7 +339,7 @@ class TestColumns:
         [lambda state, name: columns.rename_column(state, name, "new"), columns.drop_column],
         ids=["rename", "drop"],
     )
-    def test_columns_that_something_names_stay(
+    def test_columns_that_are_named_stay(
         self, change: Callable[[TableState, str], TableState]
     ) -> None:
         with pytest.raises(UnsupportedFeatureError, match="know their columns by name"):

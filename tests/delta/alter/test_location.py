@@ -58,9 +58,7 @@ def put(root: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", VISIBLE)
-def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_folder_with_files_that_vacuum_would_delete_is_refused(tmp_path: Path, name: str) -> None:
     put(tmp_path, *HIDDEN, name)
     with pytest.raises(InvalidArgumentError) as caught:
         operations.create_defined(Storage.open(tmp_path), WANTED.state())
@@ -123,9 +121,7 @@ def test_a_table_that_exists_may_have_other_files(tmp_path: Path) -> None:
     assert table.version == 1
 
 
-def test_a_table_that_is_created_meanwhile_is_a_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_made_meanwhile_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no complaint of its files: both writers may have meant the same table."""
     visible = location._visible_files
 

@@ -94,8 +94,7 @@ def test_a_hint_that_is_missing(tmp_path: Path, kind: str) -> None:
     expected = (
         {"version": 2, "size": 4, "parts": 3} if kind == "parts" else {"version": 3, "size": 7}
     )
-    assert hint == expected
-    assert DeltaTable.for_path(None, tmp_path).count() == 16
+    assert (hint, DeltaTable.for_path(None, tmp_path).count()) == (expected, 16)
 
 
 def test_a_file_that_is_live_twice_tells_by_which_commits(tmp_path: Path) -> None:
@@ -307,7 +306,7 @@ def test_column_mapping_without_the_feature_and_with_mistakes(tmp_path: Path) ->
         ),
     ],
 )
-def test_protocols_that_contradict_themselves(
+def test_protocols_with_contradictions(
     tmp_path: Path, protocol: dict[str, Any], words: str
 ) -> None:
     TableBuilder(tmp_path, protocol=protocol, properties={}).create()
@@ -352,9 +351,7 @@ def test_row_ids_that_are_as_they_should_be(tmp_path: Path) -> None:
         ((0, 10), -7, "high-water mark"),
     ],
 )
-def test_row_ids_that_are_wrong(
-    tmp_path: Path, ids: tuple[int | None, ...], mark: int, words: str
-) -> None:
+def test_wrong_row_ids(tmp_path: Path, ids: tuple[int | None, ...], mark: int, words: str) -> None:
     tracked(tmp_path, *ids, mark=mark)
     [finding] = checked(tmp_path).findings
     assert (finding.severity, finding.kind) == ("error", "row-ids")
@@ -458,9 +455,7 @@ def test_bounds_that_hide_a_row_are_an_error(tmp_path: Path, name: str, side: st
         ("integer", 0, None),
     ],
 )
-def test_null_counts_that_hide_rows(
-    tmp_path: Path, name: str, nulls: int, words: str | None
-) -> None:
+def test_null_counts_hiding_rows(tmp_path: Path, name: str, nulls: int, words: str | None) -> None:
     write(tmp_path, name, *BOUNDS[name], nulls)
     findings = checked(tmp_path).findings
     assert [each.kind for each in findings] == (["wrong-statistics"] if words else [])

@@ -221,8 +221,7 @@ def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
     path = written(table)
     assert removes_in(path) == [("part-0.parquet", vector["pathOrInlineDv"])]
     [remove] = actions_of(path, "remove")
-    assert remove["deletionTimestamp"] == NOW
-    assert remove["size"] == 5
+    assert (remove["deletionTimestamp"], remove["size"]) == (NOW, 5)
     assert remove["deletionVector"] == vector
     table.add(live[1] | {"path": "new"})
     assert removes_in(written(table)) == [("part-0.parquet", vector["pathOrInlineDv"])]
@@ -302,7 +301,7 @@ def test_statistics_are_text_and_columns_by_default(tmp_path: Path) -> None:
         ("false", "false", {"stats"}),  # row counts are never lost
     ],
 )
-def test_properties_choose_the_form(
+def test_properties_choose_forms(
     tmp_path: Path, text: str, columns: str, expected: set[str]
 ) -> None:
     properties = {
@@ -388,9 +387,7 @@ def test_a_checkpoint_that_is_read_by_row_groups_says_the_same(
     assert len(expected["paths"]) > FILES > len(expected["pruned"]) > 0
 
 
-def test_entries_are_read_from_their_row_groups_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_come_from_their_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_delta_table(tmp_path, Shape(FILES, "classic", row_group=30))
     files = DeltaTable.for_path(None, tmp_path).snapshot().files
     wanted = [path for path in files.paths.to_pylist() if path.startswith("day=2024-05-30/")]
@@ -418,9 +415,7 @@ def test_more_paths_than_an_array_of_arrow_holds_are_refused() -> None:
         one_array([paths] * 33, "lake/orders")
 
 
-def test_setting_a_property_reads_no_entries_of_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_setting_a_property_reads_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_delta_table(tmp_path, Shape(10))
 
     def refused(*_: object, **__: object) -> None:
@@ -431,9 +426,7 @@ def test_setting_a_property_reads_no_entries_of_files(
     assert done.version == 11
 
 
-def test_small_reads_take_none_of_arrows_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_reads_take_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that ends while such a thread frees what Python read is aborted."""
     write_delta_table(tmp_path, Shape(FILES, "classic", row_group=30))
     threads = []

@@ -90,9 +90,7 @@ def hours(*numbers: float) -> list[datetime]:
     return [NOON + timedelta(hours=number) for number in numbers]
 
 
-def test_history_lists_commits_newest_first_with_what_they_say_of_themselves(
-    tmp_path: Path,
-) -> None:
+def test_history_lists_commits_newest_first_with_what_they_say_of_it(tmp_path: Path) -> None:
     says: dict[str, Any] = {
         "operation": "CREATE TABLE",
         "userId": "7",
@@ -148,8 +146,7 @@ def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
     assert found["version"].to_pylist() == [39, 38, 37]
     # The hint that is not there, the 40 commits of the snapshot, and three.
     assert (storage.requests - before).gets <= 1 + 40 + 3
-    assert history(storage, limit=100).num_rows == 40
-    assert history(storage, limit=0).schema == SCHEMA
+    assert (history(storage, limit=100).num_rows, history(storage, limit=0).schema) == (40, SCHEMA)
     assert history(storage, limit=0).num_rows == 0
     for wrong in (-1, "3", True):
         with pytest.raises(InvalidArgumentError, match="limit is a number"):
@@ -171,7 +168,7 @@ def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "gone"), [(3, (0, 1)), (2, (0, 1, 2))], ids=["commits before it", "none before"]
 )
-def test_history_goes_on_without_the_commits_that_were_cleaned_up(
+def test_history_survives_a_cleaning(
     tmp_path: Path, checkpoint: int, gone: tuple[int, ...]
 ) -> None:
     storage = plain_table(tmp_path, hours(*range(5)))
@@ -220,7 +217,7 @@ def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
         (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), "UTC", 1),
     ],
 )
-def test_a_time_finds_the_newest_version_at_it_or_before(
+def test_a_time_finds_a_version(
     tmp_path: Path, moment: datetime | str, zone: str, version: int
 ) -> None:
     assert find_version_at(plain_table(tmp_path, hours(0, 1, 2, 12, 13)), moment, zone) == version
@@ -240,7 +237,7 @@ def test_a_time_finds_the_newest_version_at_it_or_before(
         (1.5, "UTC", "timestamp"),
     ],
 )
-def test_what_is_no_time_or_none_of_the_history_is_refused(
+def test_other_times_are_refused(
     tmp_path: Path, moment: datetime | str, zone: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -273,9 +270,7 @@ def test_files_younger_than_the_times_in_commits_do_not_confuse(tmp_path: Path) 
         find_version_at(storage, NOON + minute)
 
 
-def test_times_in_commits_from_the_first_on_are_searched_without_reading_all(
-    tmp_path: Path,
-) -> None:
+def test_times_in_all_commits_are_searched_without_reading_all(tmp_path: Path) -> None:
     minute = timedelta(minutes=1)
     storage = own_times_table(tmp_path, 500, since=0, every=minute)
     write_checkpoint(tmp_path, 499)

@@ -104,8 +104,7 @@ class TestSegments:
         first.unlink()
         segment = find_segment(Storage.open(table.root))
         assert segment.checkpoint is not None
-        assert segment.checkpoint.version == 1
-        assert live(table.root) == {"a": None, "b": None}
+        assert (segment.checkpoint.version, live(table.root)) == (1, {"a": None, "b": None})
 
     def test_with_a_hint_the_log_is_listed_from_there(self, table: TableBuilder) -> None:
         commit_each(table, "abc")
@@ -235,9 +234,7 @@ class TestActions:
         ],
         ids=lambda action: str(action)[:60],
     )
-    def test_small_actions_that_are_damaged(
-        self, table: TableBuilder, action: dict[str, Any] | str
-    ) -> None:
+    def test_damaged_small_actions(self, table: TableBuilder, action: dict[str, Any] | str) -> None:
         path = table.commit(*([] if isinstance(action, str) else [action]))
         if isinstance(action, str):
             path.write_text(action)

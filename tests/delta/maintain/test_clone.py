@@ -43,8 +43,7 @@ def test_a_clone_has_the_same_rows_and_no_files(tmp_path: Path) -> None:
     assert (report.version, report.files_added, report.vectors_added) == (0, 2, 2)
     assert ids(table) == LIVE == ids(source)
     assert [path.name for path in (tmp_path / "clone").iterdir()] == ["_delta_log"]
-    assert table.protocol == source.protocol
-    assert table.properties == source.properties
+    assert (table.protocol, table.properties) == (source.protocol, source.properties)
     assert table.detail().id != source.detail().id
     assert source.version == 2
 
@@ -64,8 +63,7 @@ def test_entries_have_absolute_percent_encoded_paths(tmp_path: Path) -> None:
     assert unquote(entry["path"]) == f"file:{root}/day=a%20b/pärt 0.parquet"
     assert entry["deletionVector"]["storageType"] == "p"
     assert unquote(entry["deletionVector"]["pathOrInlineDv"]) == f"file:{builder.vector_path()}"
-    assert entry["deletionVector"]["offset"] == 1
-    assert entry["tags"] == {"a": "b"}
+    assert (entry["deletionVector"]["offset"], entry["tags"]) == (1, {"a": "b"})
     assert entry["dataChange"]
     table = DeltaTable.for_path(None, tmp_path / "clone")
     assert ids(table) == [1, 3]
@@ -92,8 +90,7 @@ def test_a_clone_of_a_clone_refers_to_the_first_source(tmp_path: Path) -> None:
     DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "one")
     DeltaTable.for_path(None, tmp_path / "one").clone(tmp_path / "two")
     first, second = (commit_of(tmp_path / name)["add"] for name in ("one", "two"))
-    assert first == second
-    assert ids(DeltaTable.for_path(None, tmp_path / "two")) == LIVE
+    assert (first, ids(DeltaTable.for_path(None, tmp_path / "two"))) == (second, LIVE)
 
 
 def test_the_history_tells_of_the_source(tmp_path: Path) -> None:
@@ -229,8 +226,7 @@ def test_both_tables_change_independently(tmp_path: Path) -> None:
     source.clone(tmp_path / "clone")
     builder.commit({"remove": removed(live[0])})
     table = DeltaTable.for_path(None, tmp_path / "clone")
-    assert ids(table) == LIVE
-    assert ids(source) == [number for number in LIVE if number >= 10]
+    assert (ids(table), ids(source)) == (LIVE, [number for number in LIVE if number >= 10])
     [first, _] = table.snapshot().files.entries()
     clone = TableBuilder(tmp_path / "clone", version=0)
     clone.commit({"remove": removed(dict(first.add))})

@@ -184,9 +184,7 @@ def test_tables_of_other_formats_are_refused(tmp_path: Path, name: str, what: st
         ({"0": "v1"}, "no Parquet files"),
     ],
 )
-def test_a_streams_log_that_is_not_whole_is_refused(
-    tmp_path: Path, batches: dict[str, str], message: str
-) -> None:
+def test_a_streams_log_must_be_whole(tmp_path: Path, batches: dict[str, str], message: str) -> None:
     write(tmp_path / "a.parquet", {"id": [1]})
     (tmp_path / "_spark_metadata").mkdir()
     for name, text in batches.items():
@@ -263,8 +261,7 @@ def test_types_are_those_of_spark_and_values_are_read(tmp_path: Path, name: str)
     rows = [value] if name == "pair" else [value, None]
     write(tmp_path / "a.parquet", {"a": pa.array(rows, stored)})
     table = convert(tmp_path)
-    assert str(table.schema) == f"struct<a:{expected}>"
-    assert table.to_arrow()["a"].to_pylist() == rows
+    assert (str(table.schema), table.to_arrow()["a"].to_pylist()) == (f"struct<a:{expected}>", rows)
     assert table.schema.field("a").nullable
 
 
@@ -296,9 +293,7 @@ def test_int96_is_an_instant_without_bounds(tmp_path: Path) -> None:
         (pa.null(), "of no type"),
     ],
 )
-def test_types_that_delta_does_not_have_are_refused_by_name(
-    tmp_path: Path, stored: pa.DataType, what: str
-) -> None:
+def test_types_unknown_to_delta_are_refused(tmp_path: Path, stored: pa.DataType, what: str) -> None:
     inner = pa.struct([("t", stored)])
     write(tmp_path / "sub/bad.parquet", {"id": [1], "s": pa.array([{"t": None}], inner)})
     with pytest.raises(UnsupportedFeatureError) as raised:
@@ -368,7 +363,7 @@ def test_columns_of_all_files_are_united(tmp_path: Path) -> None:
         (pa.struct([("x", pa.int8())]), pa.int8()),
     ],
 )
-def test_types_that_differ_are_refused_with_the_file(
+def test_types_that_differ_are_named(
     tmp_path: Path, first: pa.DataType, second: pa.DataType
 ) -> None:
     write(tmp_path / "a.parquet", {"v": pa.nulls(1, first)})
@@ -423,14 +418,11 @@ def test_footers_that_find_no_room_are_read_again(tmp_path: Path) -> None:
         (["north", "south west"], "string"),
     ],
 )
-def test_types_of_partitions_are_inferred_where_they_are_certain(
-    tmp_path: Path, values: list[str], kind: str
-) -> None:
+def test_certain_types_are_inferred(tmp_path: Path, values: list[str], kind: str) -> None:
     for number, value in enumerate(values):
         write(tmp_path / f"p={value}/{number}.parquet", {"id": [number]})
     table = convert(tmp_path)
-    assert types_of(table) == {"id": "long", "p": kind}
-    assert table.partition_columns == ("p",)
+    assert (types_of(table), table.partition_columns) == ({"id": "long", "p": kind}, ("p",))
     found = {add["partitionValues"]["p"] for add in adds(tmp_path).values()}
     assert found == {None if "HIVE" in value else value for value in values}
     assert table.to_arrow().num_rows == len(values)
@@ -440,9 +432,7 @@ def test_types_of_partitions_are_inferred_where_they_are_certain(
     "values",
     [["01", "02"], ["1", "x"], ["1.5"], ["2024-01"], ["true"], ["__HIVE_DEFAULT_PARTITION__"]],
 )
-def test_partitions_that_may_be_meant_in_several_ways_are_refused(
-    tmp_path: Path, values: list[str]
-) -> None:
+def test_ambiguous_values_of_partitions_are_refused(tmp_path: Path, values: list[str]) -> None:
     for value in values:
         write(tmp_path / f"p={value}/a.parquet", {"id": [1]})
     with pytest.raises(InvalidArgumentError, match=r"partition_by=\{'p': 'string'\}"):
@@ -468,7 +458,7 @@ def test_partitions_that_may_be_meant_in_several_ways_are_refused(
         (StructType((Field("p", PrimitiveType("double")),)), "1e3", 1000.0),
     ],
 )
-def test_partitions_have_the_given_types(
+def test_partitions_get_given_types(
     tmp_path: Path,
     given: Any,  # noqa: ANN401
     text: str,
@@ -510,7 +500,7 @@ def test_nested_partitions_are_in_order(tmp_path: Path) -> None:
         (["p=1/a"], {"p": "array<int>"}, "array<int>"),
     ],
 )
-def test_folders_that_make_no_partitions_are_refused(
+def test_other_folders_are_refused(
     tmp_path: Path,
     names: list[str],
     given: Any,  # noqa: ANN401

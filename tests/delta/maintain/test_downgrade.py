@@ -114,8 +114,7 @@ def test_a_table_with_the_feature_and_no_vectors_needs_no_session(tmp_path: Path
         *["Empty Commit"] * 3,
         "DROP FEATURE",
     ]
-    assert checkpoints(tmp_path) == [3, 4, 5, 6]
-    assert report.version == 6
+    assert (checkpoints(tmp_path), report.version) == ([3, 4, 5, 6], 6)
     assert "version 6, reader 1, writer 7" in str(report)
     assert json.loads(json.dumps(report.to_json()))["commits"][-1]["operation"] == "DROP FEATURE"
     assert ids(tmp_path, 1) == ROWS
@@ -161,8 +160,7 @@ def test_vectors_are_purged_and_older_versions_stay(tmp_path: Path) -> None:
         *["Empty Commit"] * 3,
         "DROP FEATURE",
     ]
-    assert report.files_with_vectors == 2
-    assert report.vector_files == 1
+    assert (report.files_with_vectors, report.vector_files) == (2, 1)
     assert ids(tmp_path, 2) == ROWS  # through its vectors
     assert ids(tmp_path, 1) == list(range(20))
     final = commits(tmp_path)[-1]
@@ -175,9 +173,7 @@ def test_vectors_are_purged_and_older_versions_stay(tmp_path: Path) -> None:
     assert dropped(builder).version is None
 
 
-def test_vector_files_of_older_versions_are_safe_from_engines_that_do_not_know_them(
-    tmp_path: Path,
-) -> None:
+def test_vector_files_of_older_versions_are_safe_from_older_engines(tmp_path: Path) -> None:
     builder, _ = small_table(tmp_path)
     dropped(builder)
     name = builder.vector_path().name
@@ -214,8 +210,7 @@ def test_history_is_truncated_when_it_is_old_enough(tmp_path: Path) -> None:
     report = dropped(builder, truncate_history=True)
     require_downgraded(tmp_path)
     table = DeltaTable.for_path(None, tmp_path)
-    assert table.protocol == Protocol(1, 1)
-    assert table.properties == {}
+    assert (table.protocol, table.properties) == (Protocol(1, 1), {})
     assert report.log_files_deleted >= 5
     bodies = [body for each in commits(tmp_path) for action in each for body in action.values()]
     assert not any("deletionVector" in body for body in bodies)
@@ -266,17 +261,14 @@ def test_a_call_that_dies_between_two_commits_is_continued(tmp_path: Path, steps
 
     with pytest.raises(_KilledError):
         dropped(builder, dying)
-    assert ids(tmp_path) == ROWS
-    assert ids(tmp_path, 2) == ROWS
+    assert (ids(tmp_path), ids(tmp_path, 2)) == (ROWS, ROWS)
     dropped(builder)
     require_downgraded(tmp_path)
     assert operations(tmp_path).count("Empty Commit") == 3
     assert operations(tmp_path).count("REORG") == 1
 
 
-def test_a_call_that_dies_before_a_checkpoint_is_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_before_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder, _ = small_table(tmp_path)
 
     def fails(_: object, **__: object) -> None:
@@ -313,9 +305,7 @@ def competing(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_vector_that_comes_after_the_purge_does_not_get_through(
-    tmp_path: Path, *, late: bool
-) -> None:
+def test_a_vector_that_comes_after_the_purge_is_purged(tmp_path: Path, *, late: bool) -> None:
     builder, _ = small_table(tmp_path)
 
     def delete() -> None:
@@ -358,9 +348,7 @@ def test_a_property_that_is_set_again_is_switched_off_again(tmp_path: Path, *, l
 
 
 @pytest.mark.parametrize("appends", [False, True])
-def test_a_commit_meanwhile_stays_and_the_version_of_the_last_is_protected(
-    tmp_path: Path, *, appends: bool
-) -> None:
+def test_a_commit_meanwhile_stays_and_is_protected(tmp_path: Path, *, appends: bool) -> None:
     builder, _ = small_table(tmp_path)
 
     def compete() -> None:
@@ -377,9 +365,7 @@ def test_a_commit_meanwhile_stays_and_the_version_of_the_last_is_protected(
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_restored_file_is_live_for_readers_that_compare_paths_alone(
-    tmp_path: Path, *, dies: bool
-) -> None:
+def test_a_restored_file_is_live_for_readers_of_paths(tmp_path: Path, *, dies: bool) -> None:
     builder = TableBuilder.made(tmp_path, protocol=SPARK)
     add = builder.append("a.parquet", {"id": ROWS})
     with_vector = builder.delete_rows(add, [0])
@@ -494,9 +480,7 @@ def test_other_features_stay(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_protocol_is_the_lowest_that_says_the_same(
-    features: list[str], versions: tuple[int, int]
-) -> None:
+def test_the_protocol_is_the_lowest(features: list[str], versions: tuple[int, int]) -> None:
     protocol = lowest_protocol(features)
     assert (protocol.min_reader_version, protocol.min_writer_version) == versions
     assert protocol.supported == frozenset(features)

@@ -68,8 +68,7 @@ def test_bounds_are_those_of_live_rows_and_records_are_all(tmp_path: Path) -> No
         "nullCount": {"id": 1},
         "tightBounds": True,
     }
-    assert table.to_arrow() == before
-    assert table.count() == 2
+    assert (table.to_arrow(), table.count()) == (before, 2)
 
 
 def test_files_are_pruned_by_the_new_bounds(tmp_path: Path) -> None:
@@ -252,8 +251,7 @@ def test_variants_arrays_and_columns_without_an_index_are_not_read(tmp_path: Pat
     table = builder.handle
     table.recompute_statistics()
     found = statistics(table)
-    assert found["nullCount"] == {"id": 0}
-    assert found["maxValues"] == {"id": 2}
+    assert (found["nullCount"], found["maxValues"]) == ({"id": 0}, {"id": 2})
 
 
 def test_no_live_row_leaves_counts_alone(tmp_path: Path) -> None:
@@ -289,8 +287,7 @@ def test_a_table_without_the_feature_says_nothing_of_tight_bounds(tmp_path: Path
 def test_a_count_of_live_rows_in_the_log_is_corrected(tmp_path: Path) -> None:
     table = one_file(tmp_path / "t", pa.table({"id": range(10)}), [8, 9], {"id": "long"}, records=8)
     table.recompute_statistics()
-    assert statistics(table)["numRecords"] == 10
-    assert table.count() == 8
+    assert (statistics(table)["numRecords"], table.count()) == (10, 8)
 
 
 def test_a_vector_that_does_not_fit_its_file_is_refused(tmp_path: Path) -> None:
@@ -334,9 +331,7 @@ def partitioned(root: Path) -> DeltaTable:
         (None, ["part-0.parquet", "part-1.parquet", "part-2.parquet"]),
     ],
 )
-def test_partitions_choose_the_files(
-    tmp_path: Path, where: list[Any] | None, files: list[str]
-) -> None:
+def test_partitions_choose_them(tmp_path: Path, where: list[Any] | None, files: list[str]) -> None:
     table = partitioned(tmp_path / "t")
     report = table.recompute_statistics(where)
     tight = [
@@ -414,5 +409,4 @@ def test_statistics_of_other_columns_are_computed_anew(tmp_path: Path) -> None:
     builder = TableBuilder(tmp_path / "t", fields=fields, version=2)
     builder.properties = {**builder.properties, "delta.dataSkippingStatsColumns": "n"}
     report, _ = raced(table, lambda: builder.commit({"metaData": builder.metadata()}))
-    assert report.attempts == 2
-    assert statistics(table)["maxValues"] == {"n": 4}
+    assert (report.attempts, statistics(table)["maxValues"]) == (2, {"n": 4})

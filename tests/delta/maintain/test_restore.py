@@ -88,8 +88,7 @@ def table(builder: TableBuilder) -> DeltaTable:
 def test_rows_are_those_of_the_wanted_version(table: DeltaTable, version: int) -> None:
     before = {each: ids(table, each) for each in range(5)}
     report = table.restore(version)
-    assert report.version == 5
-    assert ids(table) == before[version]
+    assert (report.version, ids(table)) == (5, before[version])
     assert {each: ids(table, each) for each in range(5)} == before
 
 
@@ -105,14 +104,12 @@ def test_vectors_grow_again_after_a_restore_to_before_them(table: DeltaTable) ->
 def test_entries_come_back_whole_and_as_changes_of_rows(table: DeltaTable) -> None:
     table.restore(2)
     [marked, second] = sorted(actions(table, "add"), key=lambda add: str(add["path"]))
-    assert marked["tags"] == {"origin": "here"}
-    assert marked["deletionVector"]["cardinality"] == 2
+    assert (marked["tags"], marked["deletionVector"]["cardinality"]) == ({"origin": "here"}, 2)
     assert json.loads(marked["stats"]) == {"numRecords": 10, "tightBounds": False}
     assert marked["dataChange"]
     assert second["path"] == "part-1.parquet"
     [old] = actions(table, "remove")
-    assert old["path"] == "part-0.parquet"
-    assert old["deletionVector"]["cardinality"] == 3
+    assert (old["path"], old["deletionVector"]["cardinality"]) == ("part-0.parquet", 3)
     assert not actions(table, "cdc")
 
 
@@ -120,8 +117,7 @@ def test_the_history_has_the_metrics_of_delta_spark(table: DeltaTable) -> None:
     table.restore(2, commit_metadata="oops")
     entry = table.arrow_history().to_pylist()[0]
     sizes = [file.size for file in table.snapshot(2).files.data_files()]
-    assert entry["operation"] == "RESTORE"
-    assert dict(entry["operationParameters"]) == {"version": "2"}
+    assert (entry["operation"], dict(entry["operationParameters"])) == ("RESTORE", {"version": "2"})
     assert dict(entry["operationMetrics"]) == {
         "tableSizeAfterRestore": str(sum(sizes)),
         "numOfFilesAfterRestore": "2",
@@ -172,17 +168,13 @@ def _moment(builder: TableBuilder, version: int) -> str:
         ({"version": 99}, "99"),
     ],
 )
-def test_one_version_that_is_there_is_needed(
-    table: DeltaTable, arguments: dict[str, Any], message: str
-) -> None:
+def test_one_version_is_needed(table: DeltaTable, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         table.restore(**arguments)
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_gone_vector_is_named_and_nothing_is_committed(
-    builder: TableBuilder, table: DeltaTable, *, many: bool
-) -> None:
+def test_a_gone_vector_is_named(builder: TableBuilder, table: DeltaTable, *, many: bool) -> None:
     [vector] = [
         file.descriptor.file_path
         for file in table.snapshot(2).files.data_files()
@@ -211,9 +203,7 @@ def test_a_gone_data_file_is_named(builder: TableBuilder, table: DeltaTable) -> 
     assert table.version == 4
 
 
-def test_a_damaged_newest_vector_does_not_stop_a_restore(
-    builder: TableBuilder, table: DeltaTable
-) -> None:
+def test_a_damaged_newest_vector_does_no_harm(builder: TableBuilder, table: DeltaTable) -> None:
     [newest] = [file.descriptor for file in table.snapshot().files.data_files()]
     assert newest is not None
     (builder.root / str(newest.file_path)).unlink()
@@ -225,9 +215,7 @@ def test_a_damaged_newest_vector_does_not_stop_a_restore(
     ("days", "refused"),
     [(6.9, ""), (8, "part-0.parquet was removed at"), (None, "was removed longer ago")],
 )
-def test_files_that_a_vacuum_may_delete_are_refused_with_what_helps(
-    tmp_path: Path, days: float | None, refused: str
-) -> None:
+def test_expired_files_do_not_come_back(tmp_path: Path, days: float | None, refused: str) -> None:
     made, [add] = table_with(tmp_path / "t", {"id": [1, 2]})
     made.commit(tombstone(add, days))
     table = made.handle
@@ -327,8 +315,7 @@ def test_the_protocol_stays_when_a_version_before_vectors_is_restored(tmp_path: 
     assert table.protocol.supported >= {"deletionVectors", "appendOnly", "invariants"}
     assert table.properties == {}
     table.restore(3)
-    assert len(ids(table)) == 9
-    assert table.properties == {"delta.enableDeletionVectors": "true"}
+    assert (len(ids(table)), table.properties) == (9, {"delta.enableDeletionVectors": "true"})
     assert table.protocol.has_vectors
 
 
@@ -398,8 +385,7 @@ def test_ids_of_columns_are_not_given_twice(tmp_path: Path) -> None:
     table.add_columns(_schema({"a": "long", "b": "long"}))
     table.restore(0)
     table.add_columns(_schema({"c": "long"}))
-    assert table.schema.names == ("id", "c")
-    assert table.schema.field("c").field_id == 4
+    assert (table.schema.names, table.schema.field("c").field_id) == (("id", "c"), 4)
     assert table.properties["delta.columnMapping.maxColumnId"] == "4"
 
 
@@ -427,7 +413,7 @@ def identity(mark: int | None, step: int = 2) -> dict[str, Any]:
     ("step", "then", "now", "mark"),
     [(2, 5, 21, 21), (2, 21, 5, 21), (2, None, 7, 7), (2, 5, None, 5), (-2, -3, -9, -9)],
 )
-def test_identity_values_are_not_given_twice(
+def test_identities_go_on(
     tmp_path: Path, step: int, then: int | None, now: int | None, mark: int
 ) -> None:
     made = TableBuilder(tmp_path / "t")
@@ -542,7 +528,7 @@ CLUSTERED = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
         (CLUSTERED, None, CLUSTERED),
     ],
 )
-def test_clustering_is_that_of_the_wanted_version(
+def test_clustering_comes_back(
     tmp_path: Path, then: str | None, now: str | None, after: str
 ) -> None:
     made = TableBuilder(tmp_path / "t")
@@ -593,9 +579,7 @@ def test_in_commit_timestamps_are_those_of_the_commits(
     assert info.get("inCommitTimestamp") == (LATER + 1 if after else None)
 
 
-def test_a_version_that_switches_in_commit_timestamps_on_again_says_since_when(
-    tmp_path: Path,
-) -> None:
+def test_a_version_that_switches_commit_timestamps_on_says_since_when(tmp_path: Path) -> None:
     made = TableBuilder(tmp_path / "t")
     made.protocol["writerFeatures"] = ["deletionVectors", "inCommitTimestamp"]
     made.properties = times(0)
@@ -610,7 +594,7 @@ def test_a_version_that_switches_in_commit_timestamps_on_again_says_since_when(
     assert since == str(info["inCommitTimestamp"])
 
 
-def test_concurrent_appends_and_deletes_are_undone_by_the_second_attempt(
+def test_concurrent_appends_and_deletes_are_undone(
     builder: TableBuilder, table: DeltaTable
 ) -> None:
     """They may come before or after the restore, not in between: rows of version 1 alone remain."""
@@ -621,11 +605,10 @@ def test_concurrent_appends_and_deletes_are_undone_by_the_second_attempt(
     [live] = table.snapshot().files.entries()
     [vector] = builder.write_vectors([0, 1, 3, 9])
     winner = [{"remove": gone(dict(live.add))}, {"add": with_vector(dict(live.add), vector)}]
-    assert raced(builder, table, winner) == 2
-    assert ids(table) == list(range(20))
+    assert (raced(builder, table, winner), ids(table)) == (2, list(range(20)))
 
 
-def test_a_file_that_stays_and_is_changed_meanwhile_is_a_conflict(
+def test_a_file_that_is_changed_meanwhile_conflicts(
     builder: TableBuilder, table: DeltaTable
 ) -> None:
     table.restore(3)
@@ -633,8 +616,7 @@ def test_a_file_that_stays_and_is_changed_meanwhile_is_a_conflict(
     other = next(e for e in table.snapshot().files.entries() if e.path == "part-1.parquet")
     [vector] = builder.write_vectors([5])
     winner = [{"remove": gone(dict(other.add))}, {"add": with_vector(dict(other.add), vector)}]
-    assert raced(builder, table, winner, version=2) == 2
-    assert ids(table) == ids(table, 2)
+    assert (raced(builder, table, winner, version=2), ids(table)) == (2, ids(table, 2))
 
 
 def raced(

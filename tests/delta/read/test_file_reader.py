@@ -135,9 +135,7 @@ def comparable(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_rows_positions_and_columns_are_those_of_the_model(
-    data: st.DataObject, tmp_path: Path
-) -> None:
+def test_rows_positions_and_columns_are_the_models(data: st.DataObject, tmp_path: Path) -> None:
     storage = Storage.open(tmp_path)
     in_order = sorted(MODEL, key=lambda row: (row["a"] is None, row["a"] or 0))
     model = data.draw(st.sampled_from([MODEL, in_order]))
@@ -252,7 +250,7 @@ def test_files_are_read_in_order_through_the_vectors_that_the_log_names(storage:
         table_of(storage, files[0], scan)
 
 
-def test_an_absolute_path_is_followed_on_the_same_kind_of_store(
+def test_an_absolute_path_is_followed_on_one_kind_of_store(
     storage: Storage, tmp_path: Path
 ) -> None:
     elsewhere = Storage.open(tmp_path / "source")
@@ -453,9 +451,7 @@ REFUSED: dict[DataType, list[pa.Array]] = {
 @pytest.mark.parametrize(
     ("kind", "stored"), [(kind, each) for kind, arrays in REFUSED.items() for each in arrays]
 )
-def test_a_type_that_cannot_be_the_tables_is_refused(
-    storage: Storage, kind: DataType, stored: pa.Array
-) -> None:
+def test_types_that_do_not_fit_fail(storage: Storage, kind: DataType, stored: pa.Array) -> None:
     with pytest.raises(FormatError, match=r"column c .*f\.parquet: expected .*, found "):
         single(storage, stored, kind)
 
@@ -475,9 +471,7 @@ def test_timestamps_of_spark_are_instants(storage: Storage) -> None:
     ("key", "value", "legacy"),
     [("legacyDateTime", "", True), ("version", "2.4.5", True), ("version", "3.5.0", False)],
 )
-def test_dates_in_the_old_calendar_are_refused(
-    storage: Storage, key: str, value: str, *, legacy: bool
-) -> None:
+def test_old_calendars_are_refused(storage: Storage, key: str, value: str, *, legacy: bool) -> None:
     scan = Scan(struct(c=PrimitiveType("date")))
     for day in (dt.date(1600, 1, 1), dt.date(1500, 1, 1)):
         table = pa.table({"c": [day]}).replace_schema_metadata({f"org.apache.spark.{key}": value})
@@ -584,7 +578,7 @@ def changed_structs(
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_nested_values_survive_renaming_slicing_and_growth(
+def test_nested_values_survive_renames_slices_and_growth(
     data: st.DataObject, tmp_path: Path
 ) -> None:
     kind = data.draw(kinds())
@@ -624,8 +618,7 @@ def test_nested_values_survive_renaming_slicing_and_growth(
 )
 def test_other_forms_of_nested_values_are_the_tables(stored: pa.Array, kind: DataType) -> None:
     found = Conformer("x").conform(stored, kind, "c")
-    assert found.type == arrow_type(kind)
-    assert found.to_pylist() == stored.to_pylist()
+    assert (found.type, found.to_pylist()) == (arrow_type(kind), stored.to_pylist())
 
 
 def bounds(storage: Storage, table: pa.Table, schema: StructType, column: tuple[str, ...]) -> Any:  # noqa: ANN401
@@ -652,19 +645,15 @@ def bounds(storage: Storage, table: pa.Table, schema: StructType, column: tuple[
         ("decimal(38,2)", [Decimal("-1.25"), Decimal("3.00"), Decimal("0.00"), None]),
     ],
 )
-def test_footers_bound_what_is_stored_in_the_tables_type(
-    storage: Storage, kind: str, rows: list[Any]
-) -> None:
+def test_footers_bound_values_of_one_type(storage: Storage, kind: str, rows: list[Any]) -> None:
     nested = struct(deep=struct(list=ArrayType(LONG), c=PrimitiveType(kind)))
     leaf = pa.array(rows, arrow_type(PrimitiveType(kind)))
     deep = pa.StructArray.from_arrays([pa.array([[1, 2]] * 4), leaf], ["list", "c"])
     found = bounds(storage, pa.table({"deep": deep}), nested, ("deep", "c"))
     first = sorted(rows[:2], key=lambda value: value.encode() if isinstance(value, str) else value)
-    assert found.minimum.type == leaf.type
-    assert found.minimum.to_pylist() == [first[0], rows[2]]
+    assert (found.minimum.type, found.minimum.to_pylist()) == (leaf.type, [first[0], rows[2]])
     assert found.maximum.to_pylist() == [first[1], rows[2]]
-    assert found.null_count.to_pylist() == [0, None]
-    assert found.row_count.to_pylist() == [2, 2]
+    assert (found.null_count.to_pylist(), found.row_count.to_pylist()) == ([0, None], [2, 2])
     assert bounds(storage, pa.table({"deep": deep}), nested, ("deep", "list")) is None
 
 

@@ -60,8 +60,7 @@ def parse(text: str | None, kind: str, zone: str = "UTC") -> PartitionValue | No
 )
 def test_a_text_becomes_a_value(kind: str, text: str, value: object) -> None:
     found = parse(text, kind)
-    assert found == value
-    assert str(found) == str(value)
+    assert (found, str(found)) == (value, str(value))
     assert type(found) is type(value)
     column = partition_column(pa.array([None, text, text]), PrimitiveType(kind))
     assert column.type == arrow_type(PrimitiveType(kind))

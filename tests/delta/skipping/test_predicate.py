@@ -68,9 +68,7 @@ def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: ColumnPa
 
 
 @given(st.data(), some_columns)
-def test_every_filter_keeps_the_rows_for_which_sql_says_true(
-    data: st.DataObject, columns: list[ColumnPath]
-) -> None:
+def test_every_filter_keeps_what_is_true(data: st.DataObject, columns: list[ColumnPath]) -> None:
     some = data.draw(st.lists(rows(columns), max_size=8))
     table = table_of(some)
     for predicate in data.draw(st.lists(predicates(columns), min_size=1, max_size=8)):

@@ -198,8 +198,7 @@ def test_every_step_of_an_erasure_agrees_with_the_bytes_on_disk(
     def agrees() -> set[str]:
         report = traces(tmp_path)
         paths = {place.path for place in report.places}
-        assert paths == holding(tmp_path)
-        assert report.is_empty == (not paths)
+        assert (paths, report.is_empty) == (holding(tmp_path), not paths)
         return {place.kind for place in report.places}
 
     assert agrees() == {"live"} | ({"log"} if third == "Uwe" else set())
@@ -278,7 +277,7 @@ def test_a_condition_without_values_leaves_the_log_open_and_proves_nothing(tmp_p
         ("at", "2024-01-31T12:00:00.123456+00:00", "2024-01-31T13:00:00+00:00"),
     ],
 )
-def test_the_log_is_searched_for_values_of_any_type(
+def test_any_type_is_searched_in_the_log(
     tmp_path: Path, column: str, value: object, other: object
 ) -> None:
     fields = {"id": "long", "day": "date", "price": "double", "at": "timestamp"}
@@ -359,7 +358,7 @@ def described(**field: Any) -> Action:  # noqa: ANN401
     ],
 )
 @pytest.mark.parametrize("where", ["commit", "compacted", "checksum", "hint"])
-def test_every_string_of_the_log_counts_whatever_its_key(
+def test_every_string_of_the_log_counts(
     tmp_path: Path, action: Action, what: str, where: str
 ) -> None:
     table = people(tmp_path)
@@ -408,7 +407,7 @@ def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -
         (7, {"operationMetrics": {"numFiles": "7"}, "engineInfo": "Spark/7.0"}, False),
     ],
 )
-def test_numbers_of_the_log_count_by_their_value(
+def test_numbers_count_by_value(
     tmp_path: Path, value: int, info: Action, *, is_found: bool
 ) -> None:
     people(tmp_path).commit({"commitInfo": info})
@@ -638,8 +637,7 @@ def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
     full = there | {"path": path.as_uri()}
     clone.add(full)
     report = traces(clone.root)
-    assert found(report)["outside"] == {str(path)}
-    assert report.places[0].rows == 1
+    assert (found(report)["outside"], report.places[0].rows) == ({str(path)}, 1)
     assert "the table that the file belongs to" in str(report)
     clone.commit({"remove": removed(full)})
     assert found(traces(clone.root))["outside"] == {str(path)}
@@ -655,8 +653,7 @@ def test_a_live_file_with_a_full_or_a_hidden_name_is_found_once(tmp_path: Path) 
     table.put("a.parquet", more={"path": (tmp_path / "a.parquet").as_uri()})
     table.put("part.parquet", folder="_x/")
     report = traces(tmp_path)
-    assert found(report) == {"live": {"a.parquet", "_x/part.parquet"}}
-    assert len(report.places) == 2
+    assert (found(report), len(report.places)) == ({"live": {"a.parquet", "_x/part.parquet"}}, 2)
 
 
 def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
@@ -838,8 +835,7 @@ def test_folders_behind_links_are_searched_where_the_log_names_files(tmp_path: P
         (table.root / name).symlink_to(tmp_path / name)
     report = traces(table.root)
     assert found(report)["removed"] == {"region=north/a.parquet"}
-    assert found(report)["orphan"] == {"region=north/orphan.parquet"}
-    assert report.log_files == 3
+    assert (found(report)["orphan"], report.log_files) == ({"region=north/orphan.parquet"}, 3)
     assert any("links lead to folders" in note for note in report.notes)
 
 

@@ -99,16 +99,13 @@ def test_versions_since_the_cutoff_stay_readable_and_older_ones_go(tmp_path: Pat
     # The newest version, 13, is of today; 6 was current at midnight 30 days ago.
     report = handle.clean_log(dry_run=True)
     assert (report.oldest, report.files) == (5, {"commit": 5, "checksum": 4, "checkpoint": 1})
-    assert readable(table.root) == before
-    assert handle.clean_log().files_deleted == 10
+    assert (readable(table.root), handle.clean_log().files_deleted) == (before, 10)
     assert readable(table.root) == {v: found for v, found in before.items() if v >= 5}
     left = list_log(handle.storage)
-    assert min(left.commits) == 5
-    assert sorted(each.version for each in left.checkpoints) == [5, 8, 10]
+    assert (min(left.commits), sorted(each.version for each in left.checkpoints)) == (5, [5, 8, 10])
     assert not (table.log / f"{4:020d}.crc").exists()
     assert (table.log / f"{5:020d}.crc").exists()
-    assert Peer(str(table.root)).version() == 13
-    assert handle.clean_log().files == {}
+    assert (Peer(str(table.root)).version(), handle.clean_log().files) == (13, {})
     assert "nothing to delete" in str(handle.clean_log())
 
 
@@ -128,9 +125,7 @@ def test_a_whole_day_expires_at_midnight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("retention", "oldest"), [("interval 1 day", 10), ("interval 45 days", 2), ("100 days", None)]
 )
-def test_the_table_says_how_long_its_log_is_kept(
-    tmp_path: Path, retention: str, oldest: int | None
-) -> None:
+def test_the_table_says_what_is_kept(tmp_path: Path, retention: str, oldest: int | None) -> None:
     properties = {
         "delta.logRetentionDuration": retention,
         "delta.enableExpiredLogCleanup": "false",  # says that nobody cleans unasked
@@ -159,8 +154,7 @@ def test_an_incomplete_checkpoint_is_none_and_goes_with_the_others(tmp_path: Pat
     redate(table)
     before = readable(table.root)
     report = table.handle.clean_log()
-    assert report.oldest == 3
-    assert report.files == {"commit": 3, "checksum": 2, "checkpoint": 1}
+    assert (report.oldest, report.files) == (3, {"commit": 3, "checksum": 2, "checkpoint": 1})
     assert readable(table.root) == {v: found for v, found in before.items() if v >= 3}
 
 
@@ -228,7 +222,7 @@ def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path
 
 
 @pytest.mark.parametrize(("protected", "oldest"), [("6", None), ("5", 5), ("3", 5), ("x", None)])
-def test_protected_checkpoints_go_as_a_whole_or_not_at_all(
+def test_protected_checkpoints_go_together(
     tmp_path: Path, protected: str, oldest: int | None
 ) -> None:
     features = ["deletionVectors", "checkpointProtection"]
@@ -241,8 +235,7 @@ def test_protected_checkpoints_go_as_a_whole_or_not_at_all(
     properties = {"delta.requireCheckpointProtectionBeforeVersion": protected}
     table = aged_table(tmp_path / "t", protocol=protocol, properties=properties)
     report = table.handle.clean_log()
-    assert report.oldest == oldest
-    assert bool(report.files) == (oldest is not None)
+    assert (report.oldest, bool(report.files)) == (oldest, oldest is not None)
     assert any("requireCheckpointProtectionBeforeVersion" in note for note in report.notes) == (
         oldest is None
     )

@@ -94,15 +94,12 @@ def test_deleted_rows_are_deleted_in_the_new_file(tmp_path: Path) -> None:
     done = committed(
         builder, rewritten(builder, BOTH), lambda: delete(path, 1, 12), lambda: delete(path, 2)
     )
-    assert ids(path) == [0, 3, 10, 11, 13]
-    assert list(live(opened(path))) == ["new"]
+    assert (ids(path), list(live(opened(path)))) == ([0, 3, 10, 11, 13], ["new"])
     assert done.reconciled == 3
     assert not unnamed_files(path)
 
 
-def test_a_delete_that_wins_again_after_the_vector_was_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delete_that_wins_once_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = made(tmp_path / "t")
     path = builder.root
     change = rewritten(builder, BOTH)
@@ -116,8 +113,7 @@ def test_a_delete_that_wins_again_after_the_vector_was_stored(
 
     monkeypatch.setattr(Storage, "write_if_absent", beaten)
     done = committed(builder, change, lambda: delete(path, 0))
-    assert done.attempts == 3
-    assert ids(path) == [1, 2, 10, 11, 12]
+    assert (done.attempts, ids(path)) == (3, [1, 2, 10, 11, 12])
     # Vectors of attempts that were beaten are gone.
     assert not unnamed_files(path)
 
@@ -156,7 +152,7 @@ def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
         ({"a": dict.fromkeys(range(4), 0), "b": dict.fromkeys(range(4), 0)}, "the same place"),
     ],
 )
-def test_what_is_not_known_for_sure_is_given_up(
+def test_what_is_unsure_is_let_be(
     tmp_path: Path, known: Mapping[str, Mapping[int, int]], why: str
 ) -> None:
     builder = made(tmp_path / "t")
@@ -184,15 +180,12 @@ def test_files_that_somebody_removed_are_left_to_them(tmp_path: Path) -> None:
     snapshot = opened(path)
     removal = Change(Operation("DELETE"), removed=(live(snapshot)["a"],))
     done = committed(builder, change, lambda: committed(builder, removal))
-    assert len(done.change.rewrites) == 1
-    assert ids(path) == [10, 11, 12, 13]
+    assert (len(done.change.rewrites), ids(path)) == (1, [10, 11, 12, 13])
     assert list(live(opened(path))) == ["new-b"]
     assert not unnamed_files(path)
 
 
-def test_a_log_that_was_cleaned_meanwhile_is_a_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cleaned_log_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = made(tmp_path / "t")
     path = builder.root
     change = rewritten(builder, BOTH)
@@ -246,9 +239,7 @@ def test_an_append_of_rows_of_the_table_conflicts_with_every_change_of_rows(tabl
 
 
 @pytest.mark.parametrize(("value", "conflict"), [(50, True), (1, False)])
-def test_only_rows_that_a_source_uses_are_compared(
-    table: Path, value: int, *, conflict: bool
-) -> None:
+def test_only_rows_of_a_source_are_compared(table: Path, value: int, *, conflict: bool) -> None:
     late = opened(table)
     put(opened(table), append(name="other.parquet"))
     read = SourceRead(2, late.files, lambda: Comparison(("id",), "=", value))
