@@ -32,12 +32,8 @@ def mapped(**properties: str) -> TableState:
 
 def protocol(state: TableState) -> tuple[int, int, str, str]:
     was = state.protocol
-    return (
-        was.min_reader_version,
-        was.min_writer_version,
-        ",".join(sorted(was.reader_features)),
-        ",".join(sorted(was.writer_features)),
-    )
+    readers, writers = (",".join(sorted(f)) for f in (was.reader_features, was.writer_features))
+    return was.min_reader_version, was.min_writer_version, readers, writers
 
 
 def ids(state: TableState) -> list[Any]:
@@ -87,22 +83,16 @@ class TestNewTables:
         assert state.protocol.reader_features == {"deletionVectors"} | readers
 
     def test_some_properties_are_not_kept(self) -> None:
-        asked = {
-            "delta.minReaderVersion": "1",
-            "delta.MINWriterVersion": "2",
-            "delta.feature.appendOnly": "supported",
-            "owner": "me",
-            **OFF,
-        }
+        versions = {"delta.minReaderVersion": "1", "delta.MINWriterVersion": "2"}
+        asked = {**versions, "delta.feature.appendOnly": "supported", "owner": "me", **OFF}
         state = definition.new_table(PLAIN, properties=asked)
         assert state.metadata.configuration == {**OFF, "owner": "me"}
         assert protocol(state) == (1, 2, "", "")
 
     def test_row_tracking_names_the_columns_that_keep_ids(self) -> None:
         state = definition.new_table(PLAIN, properties={"delta.enableRowTracking": "true"})
-        found = state.metadata.configuration
         for key, form in (("RowId", "_row-id-col-"), ("RowCommitVersion", "_row-commit-version-")):
-            name = found[f"delta.rowTracking.materialized{key}ColumnName"]
+            name = state.metadata.configuration[f"delta.rowTracking.materialized{key}ColumnName"]
             assert re.fullmatch(form + r"[-\w]{36,50}", name)
 
     def test_mapped_columns_have_ids_and_names_of_their_own(self) -> None:
@@ -120,59 +110,59 @@ class TestNewTables:
         assert all(not field.metadata for field in all_fields(bare.schema))
 
     @pytest.mark.parametrize(
-        ("schema", "partition_by", "properties", "text"),
+        ("fields", "text"),
         [
-            ((), (), {}, "no columns"),
-            (
-                (Field("a", LONG), Field("A", LONG)),
-                (),
-                {},
-                "more than one column of the same name: a, A",
-            ),
-            ((Field("s", StructType((Field("x", LONG), Field("X", LONG)))),), (), {}, "s has more"),
-            ((Field("a b", LONG),), (), {}, "'a b' has one of"),
-            ((Field("s", StructType((Field("x=", LONG),))),), (), {}, "'x=' has one of"),
-            ((Field("a", PrimitiveType("void")),), (), {}, "no type"),
-            (
-                (Field("a", ArrayType(StructType((Field("x", LONG, nullable=False),)))),),
-                (),
-                {},
-                "NOT NULL field inside",
-            ),
-            (PLAIN.fields, ["c"], {}, "no column 'c'"),
-            (PLAIN.fields, ["a", "A"], {}, "named twice"),
-            (PLAIN.fields, ["a", "b"], {}, "by all its columns"),
-            (NESTED.fields, ["s"], {}, "partitioned by s"),
-            (PLAIN.fields, (), {"delta.apendOnly": "true"}, "mean delta.appendOnly"),
-            (PLAIN.fields, (), {"delta.appendOnly": "yes"}, "takes true or false, not 'yes'"),
-            (PLAIN.fields, (), {"delta.checkpointInterval": "0"}, "number of 1 and more"),
-            (PLAIN.fields, (), {"delta.logRetentionDuration": "interval 1 month"}, "an interval"),
-            (PLAIN.fields, (), {"delta.isolationLevel": "none"}, "Serializable or"),
-            (PLAIN.fields, (), {"delta.feature.deletionVector": "supported"}, "mean deletionVec"),
-            (PLAIN.fields, (), {"delta.feature.appendOnly": "no"}, "set to 'supported'"),
-            (PLAIN.fields, (), {"delta.feature.clustering": "supported"}, "does not add"),
-            (PLAIN.fields, (), {"delta.feature.catalogManaged": "supported"}, "does not add"),
-            (PLAIN.fields, (), {"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
-            (PLAIN.fields, (), {Property.SYMLINK_MANIFEST: "true"}, "does not go together"),
-            (PLAIN.fields, (), {"delta.constraints.c": " "}, "no condition"),
-            (PLAIN.fields, (), {"owner": None}, "properties are strings"),
-            (
-                (*PLAIN.fields, Field("_Change_type", TEXT)),
-                (),
-                {"delta.enableChangeDataFeed": "true"},
-                "change data feed reserves",
-            ),
+            ([], "no columns"),
+            ([("a", LONG), ("A", LONG)], "more than one column of the same name: a, A"),
+            ([("s", StructType((Field("x", LONG), Field("X", LONG))))], "s has more"),
+            ([("a b", LONG)], "'a b' has one of"),
+            ([("s", StructType((Field("x=", LONG),)))], "'x=' has one of"),
+            ([("a", PrimitiveType("void"))], "no type"),
+            ([("a", ArrayType(StructType((Field("x", LONG, nullable=False),))))], "NOT NULL"),
         ],
     )
-    def test_what_delta_does_not_take_is_refused(
-        self,
-        schema: tuple[Field, ...],
-        partition_by: list[str],
-        properties: dict[str, Any],
-        text: str,
+    def test_columns_that_delta_does_not_take_are_refused(self, fields: Any, text: str) -> None:  # noqa: ANN401
+        with pytest.raises(DelvecError, match=text):
+            definition.new_table(StructType(tuple(Field(*each) for each in fields)))
+
+    @pytest.mark.parametrize(
+        ("schema", "columns", "text"),
+        [
+            (PLAIN, ["c"], "no column 'c'"),
+            (PLAIN, ["a", "A"], "named twice"),
+            (PLAIN, ["a", "b"], "by all its columns"),
+            (NESTED, ["s"], "partitioned by s"),
+        ],
+    )
+    def test_other_partitions_are_refused(
+        self, schema: StructType, columns: list[str], text: str
     ) -> None:
         with pytest.raises(DelvecError, match=text):
-            definition.new_table(StructType(schema), partition_by, properties)
+            definition.new_table(schema, columns)
+
+    @pytest.mark.parametrize(
+        ("properties", "text"),
+        [
+            ({"delta.apendOnly": "true"}, "mean delta.appendOnly"),
+            ({"delta.appendOnly": "yes"}, "takes true or false, not 'yes'"),
+            ({"delta.checkpointInterval": "0"}, "number of 1 and more"),
+            ({"delta.logRetentionDuration": "interval 1 month"}, "an interval"),
+            ({"delta.isolationLevel": "none"}, "Serializable or"),
+            ({"delta.feature.deletionVector": "supported"}, "mean deletionVec"),
+            ({"delta.feature.appendOnly": "no"}, "set to 'supported'"),
+            ({"delta.feature.clustering": "supported"}, "does not add"),
+            ({"delta.feature.catalogManaged": "supported"}, "does not add"),
+            ({"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
+            ({Property.SYMLINK_MANIFEST: "true"}, "does not go together"),
+            ({"delta.constraints.c": " "}, "no condition"),
+            ({"owner": None}, "properties are strings"),
+            ({"delta.enableChangeDataFeed": "true"}, "change data feed reserves"),
+        ],
+    )
+    def test_other_properties_are_refused(self, properties: dict[str, Any], text: str) -> None:
+        reserved = [Field("_Change_type", TEXT)] if "reserves" in text else []
+        with pytest.raises(DelvecError, match=text):
+            definition.new_table(StructType((*PLAIN.fields, *reserved)), (), properties)
 
     def test_every_known_property_can_be_set_or_says_why_not(self) -> None:
         tries = ["true", "1", "interval 7 days", "name", "classic", "Serializable"]

@@ -83,8 +83,7 @@ def a_vector_file_that_is_gone(root: Path) -> Damage:
 @case
 def a_position_that_the_file_does_not_have(root: Path) -> Damage:
     table = TableBuilder.made(root)
-    add = table.append("part-0.parquet", {"id": list(range(10))})
-    table.delete_rows(add, [3, 10])
+    table.delete_rows(table.append("part-0.parquet", {"id": list(range(10))}), [3, 10])
     return Damage(FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
 
 

@@ -28,7 +28,14 @@ from delvec.delta.skipping.statistics_columns import statistics_to_json
 from delvec.delta.write.after_commit import write_manifests
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import (
+    MAPPED,
+    TableBuilder,
+    mapped_field,
+    protocol_of,
+    removed,
+    small_table,
+)
 
 Action = dict[str, Any]
 
@@ -82,20 +89,23 @@ def rows_of(root: Path) -> list[Action]:
     return sorted(rows, key=str)
 
 
+def hint_of(table: TableBuilder) -> Action:
+    hint: Action = json.loads((table.log / "_last_checkpoint").read_text())
+    return hint
+
+
 def test_a_version_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
     table, live = small_table(tmp_path)
     before = rows_of(table.root)
     path = written(table)
     assert path.name == f"{2:020d}.checkpoint.parquet"
     size, rows = path.stat().st_size, pq.read_metadata(path).num_rows
-    hint = {"version": 2, "size": rows, "sizeInBytes": size, "numOfAddFiles": 2}
-    assert json.loads((table.log / "_last_checkpoint").read_text()) == hint
+    expected = {"version": 2, "size": rows, "sizeInBytes": size, "numOfAddFiles": 2}
+    assert hint_of(table) == expected
     without_commits(table)
     assert rows_of(table.root) == before
-    assert [add["deletionVector"] for add in actions_of(path, "add")] == [
-        add["deletionVector"] for add in live
-    ]
-    assert {add["dataChange"] for add in actions_of(path, "add")} == {False}
+    kept = [(add["deletionVector"], add["dataChange"]) for add in actions_of(path, "add")]
+    assert kept == [(add["deletionVector"], False) for add in live]
 
 
 def test_a_hint_never_moves_back(tmp_path: Path) -> None:
@@ -104,19 +114,18 @@ def test_a_hint_never_moves_back(tmp_path: Path) -> None:
     write_checkpoint(snapshot_of(table.root))
     write_checkpoint(snapshot_of(table.root, 2))
     assert (table.log / f"{2:020d}.checkpoint.parquet").exists()
-    assert json.loads((table.log / "_last_checkpoint").read_text())["version"] == 3
+    assert hint_of(table)["version"] == 3
 
 
-@pytest.mark.parametrize("as_json", [True, False, None])
-def test_a_checkpoint_that_is_there_stays(tmp_path: Path, as_json: bool | None) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("kind", ["classic", "json", "parquet"])
+def test_a_checkpoint_that_is_there_stays(tmp_path: Path, kind: str) -> None:
     table, live = small_table(tmp_path)
-    if as_json is None:
+    if kind == "classic":
         [path] = table.checkpoint(live)
     else:
-        path, *_ = table.checkpoint_with_sidecars(live, as_json=as_json)
+        path, *_ = table.checkpoint_with_sidecars(live, as_json=kind == "json")
     data = path.read_bytes()
-    write_checkpoint(snapshot_of(table.root))
-    assert checkpoint_of(table).read_bytes() == data
+    assert written(table).read_bytes() == data
 
 
 def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
@@ -127,77 +136,62 @@ def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
         {"domainMetadata": {"domain": "kept", "configuration": "{}", "removed": False}},
         {"domainMetadata": {"domain": "gone", "configuration": "{}", "removed": False}},
     )
-    metadata = table.metadata() | {
-        "name": "orders",
-        "description": "all",
-        "createdTime": 9,
-        "format": {"provider": "parquet", "options": {"a": "b"}},
-    }
+    described = {"name": "orders", "description": "all", "createdTime": 9}
+    metadata = table.metadata() | described
+    metadata["format"] = {"provider": "parquet", "options": {"a": "b"}}
+    kept = {"appId": "stream", "version": 2, "lastUpdated": 6}
     table.commit(
-        {"txn": {"appId": "stream", "version": 2, "lastUpdated": 6}},
+        {"txn": kept},
         {"domainMetadata": {"domain": "gone", "configuration": "{}", "removed": True}},
         {"metaData": metadata},
     )
     first = written(table)
-    table.commit({"txn": {"appId": "last", "version": 1}})
-    second = written(table)
-    for path, more in ((first, []), (second, [{"appId": "last", "version": 1}])):
-        assert actions_of(path, "protocol") == [table.protocol]
-        assert actions_of(path, "metaData") == [metadata]
-        assert sorted(actions_of(path, "txn"), key=str) == [
-            *more,
-            {"appId": "other", "version": 7},
-            {"appId": "stream", "version": 2, "lastUpdated": 6},
-        ]
+    last = {"appId": "last", "version": 1}
+    table.commit({"txn": last})
+    for path, more in ((first, []), (written(table), [last])):
+        assert (actions_of(path, "protocol"), actions_of(path, "metaData")) == (
+            [table.protocol],
+            [metadata],
+        )
+        found = sorted(actions_of(path, "txn"), key=str)
+        assert found == [*more, {"appId": "other", "version": 7}, kept]
         assert [each["domain"] for each in actions_of(path, "domainMetadata")] == ["kept"]
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_transaction_ids_expire(tmp_path: Path, policy: str) -> None:
-    features = {key: ["v2Checkpoint"] for key in ("readerFeatures", "writerFeatures")}
-    table = TableBuilder.made(
-        tmp_path,
-        protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
-        properties={**EXPIRING, "delta.checkpointPolicy": policy},
-    )
+    properties = {**EXPIRING, "delta.checkpointPolicy": policy}
+    protocol = protocol_of("v2Checkpoint")
+    table = TableBuilder.made(tmp_path, protocol=protocol, properties=properties)
     table.commit(*transactions())
     assert [each["appId"] for each in actions_of(written(table), "txn")] == ["an hour ago"]
 
 
 def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> None:
-    table = TableBuilder.made(
-        tmp_path,
-        fields={"id": "long", "day": "date", "p": "string"},
-        partition_columns=["day", "p"],
-    )
+    fields = {"id": "long", "day": "date", "p": "string"}
+    table = TableBuilder.made(tmp_path, fields=fields, partition_columns=["day", "p"])
+    files = [
+        ("2024-01-31", "a b", "day=2024-01-31/p=a%20b/x%25y"),
+        (None, None, "day=__HIVE_DEFAULT_PARTITION__/p=n/y"),
+        ("2024-02-29", "ü", "file:///elsewhere/z"),
+    ]
     adds = [
         table.write_file(f"f{number}", {"id": [number]}, {"day": day, "p": p})
         | {"path": path, "baseRowId": number, "defaultRowCommitVersion": 1}
-        for number, (day, p, path) in enumerate(
-            [
-                ("2024-01-31", "a b", "day=2024-01-31/p=a%20b/x%25y"),
-                (None, None, "day=__HIVE_DEFAULT_PARTITION__/p=n/y"),
-                ("2024-02-29", "ü", "file:///elsewhere/z"),
-            ]
-        )
+        for number, (day, p, path) in enumerate(files)
     ]
     adds[0] |= {"tags": {"ZCUBE_ID": "1", "b": "2"}, "clusteringProvider": "liquid"}
     table.add(*adds[:2])
     first = written(table)
     table.add(adds[2])
-    second = written(table)
-    for path, expected in ((first, adds[:2]), (second, adds)):
+    for path, expected in ((first, adds[:2]), (written(table), adds)):
         found = {add["path"]: add for add in actions_of(path, "add")}
         assert found.keys() == {add["path"] for add in expected}
         for add in expected:
             entry = found[add["path"]]
             parsed = entry.pop("partitionValues_parsed", {})
-            assert entry.pop("stats_parsed") == {
-                "numRecords": 1,
-                "minValues": {},
-                "maxValues": {},
-                "nullCount": {},
-            }
+            none: Action = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+            assert entry.pop("stats_parsed") == {"numRecords": 1, **none}
             values = {name: text for name, text in add["partitionValues"].items() if text}
             entry["partitionValues"] = {k: v for k, v in entry["partitionValues"].items() if v}
             assert entry == add | {"dataChange": False, "partitionValues": values}
@@ -213,32 +207,30 @@ def removes_in(path: Path) -> list[tuple[str, str | None]]:
 
 
 def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
-    table, live = small_table(tmp_path)
-    [vector, _] = [add["deletionVector"] for add in live]
+    table, live = small_table(tmp_path / "other")
+    plain = {key: value for key, value in live[0].items() if key != "deletionVector"}
+    table.commit({"remove": removed(plain) | {"deletionTimestamp": NOW}})
+    path = written(table)
+    # A file without its vector is another than with it.
+    assert removes_in(path) == [("part-0.parquet", None)]
+    assert {add["path"] for add in actions_of(path, "add")} == {"part-0.parquet", "part-1.parquet"}
+    table, live = small_table(tmp_path / "t")
+    vector = live[0]["deletionVector"]
     fresh = removed(live[0]) | {"deletionTimestamp": NOW, "stats": "{}", "size": 5}
     old = removed(live[1]) | {"deletionTimestamp": NOW - 8 * 86_400_000}
     table.commit({"remove": fresh}, {"remove": old})
-    path = written(table)
-    assert removes_in(path) == [("part-0.parquet", vector["pathOrInlineDv"])]
+    path, kept = written(table), ("part-0.parquet", vector["pathOrInlineDv"])
+    assert removes_in(path) == [kept]
     [remove] = actions_of(path, "remove")
-    assert (remove["deletionTimestamp"], remove["size"]) == (NOW, 5)
+    assert remove.items() >= {"deletionTimestamp": NOW, "size": 5}.items()
     assert remove["deletionVector"] == vector
     table.add(live[1] | {"path": "new"})
-    assert removes_in(written(table)) == [("part-0.parquet", vector["pathOrInlineDv"])]
+    assert removes_in(written(table)) == [kept]
     # The file comes back with the same vector: it is no longer removed.
     table.add(live[0])
     path = written(table)
     assert removes_in(path) == []
     assert {add["path"] for add in actions_of(path, "add")} == {"new", "part-0.parquet"}
-
-
-def test_a_file_without_its_vector_is_another_than_with_it(tmp_path: Path) -> None:
-    table, live = small_table(tmp_path)
-    plain = {key: value for key, value in live[0].items() if key != "deletionVector"}
-    table.commit({"remove": removed(plain) | {"deletionTimestamp": NOW}})
-    path = written(table)
-    assert removes_in(path) == [("part-0.parquet", None)]
-    assert {add["path"] for add in actions_of(path, "add")} == {"part-0.parquet", "part-1.parquet"}
 
 
 @pytest.mark.parametrize(
@@ -263,33 +255,24 @@ STATS = {
 FIELDS = {"id": "long", "s": "string", "d": "decimal(10,2)", "t": "timestamp", "flag": "boolean"}
 
 
-def table_with_statistics(root: Path, properties: dict[str, str]) -> TableBuilder:
-    table = TableBuilder.made(root, fields=FIELDS, properties=properties)
-    add = table.write_file("a", {"id": [1, 2, 3]})
-    table.add(add | {"stats": json.dumps(STATS)})
+def table_with_statistics(root: Path, **properties: str) -> TableBuilder:
+    named = {f"delta.checkpoint.{name}": value for name, value in properties.items()}
+    table = TableBuilder.made(root, fields=FIELDS, properties=named)
+    table.add(table.write_file("a", {"id": [1, 2, 3]}) | {"stats": json.dumps(STATS)})
     return table
 
 
 def test_statistics_are_text_and_columns_by_default(tmp_path: Path) -> None:
-    table = table_with_statistics(tmp_path, {})
-    [add] = actions_of(written(table), "add")
+    [add] = actions_of(written(table_with_statistics(tmp_path)), "add")
     assert json.loads(add["stats"]) == STATS
+    low = datetime(2024, 1, 31, 10, tzinfo=timezone.utc)
+    high = datetime(2024, 1, 31, 11, 0, 0, 123_000, tzinfo=timezone.utc)
     assert add["stats_parsed"] == {
         "numRecords": 3,
         "tightBounds": False,
         "nullCount": STATS["nullCount"],
-        "minValues": {
-            "id": 1,
-            "s": 'a"\\',
-            "d": Decimal("1.10"),
-            "t": datetime(2024, 1, 31, 10, tzinfo=timezone.utc),
-        },
-        "maxValues": {
-            "id": 3,
-            "s": "z\n\u1234",
-            "d": Decimal("2.25"),
-            "t": datetime(2024, 1, 31, 11, 0, 0, 123_000, tzinfo=timezone.utc),
-        },
+        "minValues": {"id": 1, "s": 'a"\\', "d": Decimal("1.10"), "t": low},
+        "maxValues": {"id": 3, "s": "z\n\u1234", "d": Decimal("2.25"), "t": high},
     }
 
 
@@ -304,18 +287,14 @@ def test_statistics_are_text_and_columns_by_default(tmp_path: Path) -> None:
 def test_properties_choose_forms(
     tmp_path: Path, text: str, columns: str, expected: set[str]
 ) -> None:
-    properties = {
-        "delta.checkpoint.writeStatsAsJson": text,
-        "delta.checkpoint.writeStatsAsStruct": columns,
-    }
-    table = table_with_statistics(tmp_path, properties)
-    [add] = actions_of(written(table), "add")
+    chosen = {"writeStatsAsJson": text, "writeStatsAsStruct": columns}
+    [add] = actions_of(written(table_with_statistics(tmp_path, **chosen)), "add")
     assert {name for name in add if name.startswith("stats")} == expected
 
 
 @pytest.mark.parametrize("columns", ["true", "false"])
 def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, columns: str) -> None:
-    table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})
+    table = table_with_statistics(tmp_path, writeStatsAsJson="false")
     written(table)
     without_commits(table)
     files = snapshot_of(table.root).files
@@ -323,7 +302,7 @@ def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, co
     [file] = files.entries([0])
     assert json.loads(file.add["stats"])["nullCount"] == STATS["nullCount"]
     table.properties = {"delta.checkpoint.writeStatsAsStruct": columns}
-    table.commit({"metaData": table.metadata()})
+    table.redefine()
     [add] = actions_of(written(table), "add")
     found = json.loads(add["stats"])
     for bounds in (found["minValues"], found["maxValues"]):
@@ -333,30 +312,25 @@ def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, co
 
 def test_what_json_cannot_say_is_left_out() -> None:
     values = pa.array([{"a": float("nan"), "b": 1.5, "c": b"x"}, {"a": 1e300}, None])
-    texts = statistics_to_json(values).to_pylist()
-    assert texts == ['{"b":1.5}', '{"a":1e+300}', None]
+    assert statistics_to_json(values).to_pylist() == ['{"b":1.5}', '{"a":1e+300}', None]
 
 
 @pytest.mark.parametrize("files", [0, 2])
 def test_a_checkpoint_of_the_second_kind_has_a_sidecar(tmp_path: Path, files: int) -> None:
     table = TableBuilder.made(tmp_path, properties={"delta.checkpointPolicy": "v2"})
     assert written(table).name == f"{0:020d}.checkpoint.parquet", "it needs the feature"
-    for kind in ("readerFeatures", "writerFeatures"):
-        table.protocol[kind] = ["deletionVectors", "v2Checkpoint"]
-    table.commit({"protocol": table.protocol})
-    adds = [table.write_file(f"f{number}", {"id": [number]}) for number in range(files)]
-    table.add(*adds)
+    table.commit({"protocol": protocol_of("deletionVectors", "v2Checkpoint")})
+    table.add(*(table.write_file(f"f{number}", {"id": [number]}) for number in range(files)))
     before = rows_of(table.root)
     path = written(table)
     assert [each["version"] for each in actions_of(path, "checkpointMetadata")] == [2]
     sidecars = actions_of(path, "sidecar")
-    there = [table.log / "_sidecars" / each["path"] for each in sidecars]
-    assert [each.stat().st_size for each in there] == [each["sizeInBytes"] for each in sidecars]
-    assert len(there) == (1 if files else 0)
+    sizes = [(table.log / "_sidecars" / each["path"]).stat().st_size for each in sidecars]
+    assert sizes == [each["sizeInBytes"] for each in sidecars]
+    assert len(sizes) == (1 if files else 0)
     without_commits(table)
     assert rows_of(table.root) == before
-    hint = json.loads((table.log / "_last_checkpoint").read_text())
-    assert hint["numOfAddFiles"] == files
+    assert hint_of(table)["numOfAddFiles"] == files
 
 
 FILES = 200
@@ -459,7 +433,7 @@ def test_a_table_without_partitions_has_one(tmp_path: Path) -> None:
     write(tmp_path)
     assert manifests(tmp_path) == {"manifest": [""]}
     table.add(table.write_file("a", {"id": [1]}) | {"path": "a%20b"})
-    assert DeltaTable.for_path(None, tmp_path).generate_manifest() == 1
+    assert table.handle.generate_manifest() == 1
     assert manifests(tmp_path) == {"manifest": ["", f"file:{tmp_path}/a b"]}
 
 
@@ -486,14 +460,6 @@ def test_vectors_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_mapped_columns_are_refused(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, properties={"delta.columnMapping.mode": "name"})
-    metadata = table.metadata()
-    schema = json.loads(metadata["schemaString"])
-    schema["fields"][0]["metadata"] = {
-        "delta.columnMapping.physicalName": "col-1",
-        "delta.columnMapping.id": 1,
-    }
-    metadata["schemaString"] = json.dumps(schema)
-    table.commit({"protocol": table.protocol}, {"metaData": metadata})
+    TableBuilder.made(tmp_path, properties=MAPPED, fields=[mapped_field("id", "long", 1)])
     with pytest.raises(UnsupportedFeatureError, match="other names"):
         write(tmp_path)

@@ -142,8 +142,7 @@ def test_what_writers_say_freely_becomes_text_or_null(tmp_path: Path) -> None:
 def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(*range(40)))
     before = storage.requests
-    found = history(storage, limit=3)
-    assert found["version"].to_pylist() == [39, 38, 37]
+    assert history(storage, limit=3)["version"].to_pylist() == [39, 38, 37]
     # The hint that is not there, the 40 commits of the snapshot, and three.
     assert (storage.requests - before).gets <= 1 + 40 + 3
     assert (history(storage, limit=100).num_rows, history(storage, limit=0).schema) == (40, SCHEMA)

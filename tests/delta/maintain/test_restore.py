@@ -18,16 +18,21 @@ from delvec.delta.maintain import available_files
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import Action, TableBuilder, field_of, legacy, removed, table_with
+from tests.delta import log_files
+from tests.delta.builder import (
+    INLINE_TWO,
+    MAPPED,
+    Action,
+    TableBuilder,
+    field_of,
+    legacy,
+    protocol_of,
+    removed,
+    table_with,
+)
 from tests.delta.vacuum.aging import tombstone
 
 LATER = 1_900_000_000_000
-INLINE = {  # rows 0 and 5
-    "storageType": "i",
-    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5",
-    "sizeInBytes": 36,
-    "cardinality": 2,
-}
 
 
 def gone(add: Action, *, days_ago: float = 0) -> Action:
@@ -46,14 +51,20 @@ def ids(table: DeltaTable, version: int | None = None) -> list[int]:
     return found
 
 
-def last_commit(table: DeltaTable) -> list[Action]:
-    path = f"{table.storage.root}/_delta_log/{table.version:020}.json"
-    with open(path) as file:  # noqa: PTH123
-        return [json.loads(line) for line in file]
-
-
 def actions(table: DeltaTable, kind: str) -> list[Action]:
-    return [action[kind] for action in last_commit(table) if kind in action]
+    newest = log_files.commits(Path(table.storage.root))[-1]
+    return [action[kind] for action in newest if kind in action]
+
+
+def featured(root: Path, *writers: str, **options: Any) -> TableBuilder:  # noqa: ANN401
+    """Begin a table with features that writers have to know."""
+    protocol = protocol_of("deletionVectors", writers=writers)
+    return TableBuilder(root / "t", protocol=protocol, **options)
+
+
+def restored(made: TableBuilder, version: int) -> DeltaTable:
+    made.handle.restore(version)
+    return made.handle
 
 
 @pytest.fixture
@@ -63,18 +74,12 @@ def builder(tmp_path: Path) -> TableBuilder:
     1: 0 to 19. 2: without 0 and 9. 3: without 3 too. 4: 1, 2 and 4 to 8 alone.
     """
     made = TableBuilder.made(tmp_path / "t")
-    first, second = (
-        made.write_file(f"part-{number}.parquet", {"id": list(range(start, start + 10))})
-        for number, start in ((0, 0), (1, 10))
-    )
-    first |= {"tags": {"origin": "here"}}
-    made.commit({"add": first}, {"add": second})
-    [small] = made.write_vectors([0, 9])
-    marked = with_vector(first, small)
-    made.commit({"remove": gone(first)}, {"add": marked})
-    [large] = made.write_vectors([0, 3, 9])
-    more = with_vector(first, large)
-    made.commit({"remove": gone(marked)}, {"add": more})
+    first = made.write_file("part-0.parquet", {"id": range(10)}) | {"tags": {"origin": "here"}}
+    second = made.write_file("part-1.parquet", {"id": range(10, 20)})
+    made.add(first, second)
+    [small], [large] = made.write_vectors([0, 9]), made.write_vectors([0, 3, 9])
+    made.commit({"remove": gone(first)}, {"add": with_vector(first, small)})
+    made.commit({"remove": gone(with_vector(first, small))}, {"add": with_vector(first, large)})
     made.commit({"remove": gone(second)})
     return made
 
@@ -87,8 +92,7 @@ def table(builder: TableBuilder) -> DeltaTable:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_rows_are_those_of_the_wanted_version(table: DeltaTable, version: int) -> None:
     before = {each: ids(table, each) for each in range(5)}
-    report = table.restore(version)
-    assert (report.version, ids(table)) == (5, before[version])
+    assert (table.restore(version).version, ids(table)) == (5, before[version])
     assert {each: ids(table, each) for each in range(5)} == before
 
 
@@ -104,12 +108,11 @@ def test_vectors_grow_again_after_a_restore_to_before_them(table: DeltaTable) ->
 def test_entries_come_back_whole_and_as_changes_of_rows(table: DeltaTable) -> None:
     table.restore(2)
     [marked, second] = sorted(actions(table, "add"), key=lambda add: str(add["path"]))
-    assert (marked["tags"], marked["deletionVector"]["cardinality"]) == ({"origin": "here"}, 2)
+    assert (marked["tags"], marked["dataChange"]) == ({"origin": "here"}, True)
     assert json.loads(marked["stats"]) == {"numRecords": 10, "tightBounds": False}
-    assert marked["dataChange"]
-    assert second["path"] == "part-1.parquet"
     [old] = actions(table, "remove")
-    assert (old["path"], old["deletionVector"]["cardinality"]) == ("part-0.parquet", 3)
+    assert (second["path"], old["path"]) == ("part-1.parquet", "part-0.parquet")
+    assert [each["deletionVector"]["cardinality"] for each in (marked, old)] == [2, 3]
     assert not actions(table, "cdc")
 
 
@@ -196,14 +199,14 @@ def test_a_gone_vector_is_named(builder: TableBuilder, table: DeltaTable, *, man
     assert len(ids(table)) == 17
 
 
-def test_a_gone_data_file_is_named(builder: TableBuilder, table: DeltaTable) -> None:
-    (builder.root / "part-1.parquet").unlink()
+def test_a_gone_data_file_is_named_and_a_gone_newest_vector_does_no_harm(
+    builder: TableBuilder, table: DeltaTable
+) -> None:
+    (builder.root / "part-1.parquet").rename(builder.root / "kept")
     with pytest.raises(ObjectNotFoundError, match=r"part-1\.parquet \(a data file\)"):
         table.restore(1)
     assert table.version == 4
-
-
-def test_a_damaged_newest_vector_does_no_harm(builder: TableBuilder, table: DeltaTable) -> None:
+    (builder.root / "kept").rename(builder.root / "part-1.parquet")
     [newest] = [file.descriptor for file in table.snapshot().files.data_files()]
     assert newest is not None
     (builder.root / str(newest.file_path)).unlink()
@@ -233,50 +236,34 @@ def test_expired_files_do_not_come_back(tmp_path: Path, days: float | None, refu
 
 def test_old_vectors_come_back_where_their_files_are_live(tmp_path: Path) -> None:
     """The tombstone has expired, but live entries keep the data file, or both files."""
-    made = TableBuilder.made(tmp_path / "t")
-    add = made.write_file("part-0.parquet", {"id": list(range(10))})
-    other = made.write_file("part-1.parquet", {"id": list(range(10, 20))})
-    made.commit({"add": add}, {"add": other})
+    made, [add, other] = table_with(tmp_path, {"id": range(10)}, {"id": range(10, 20)})
     first, second, third = made.write_vectors([0], [0, 1], [5])
-    one, two = with_vector(add, first), with_vector(add, second)
-    kept = with_vector(other, third)
-    made.commit({"remove": gone(add, days_ago=30)}, {"add": one})
-    made.commit({"remove": gone(one, days_ago=30)}, {"add": two})
-    made.commit({"remove": gone(other, days_ago=30)}, {"add": kept})
-    table = made.handle
+    one, two, kept = with_vector(add, first), with_vector(add, second), with_vector(other, third)
+    for old, new in ((add, one), (one, two), (other, kept)):
+        made.commit({"remove": gone(old, days_ago=30)}, {"add": new})
     for version in (1, 2, 3):
-        wanted = ids(table, version)
-        table.restore(version)
-        assert ids(table) == wanted
+        wanted = ids(made.handle, version)
+        assert ids(restored(made, version)) == wanted
 
 
-def test_an_inline_vector_comes_back(tmp_path: Path) -> None:
-    made, [add] = table_with(tmp_path / "t", {"id": list(range(10))})
-    marked = with_vector(add, INLINE)
-    made.commit({"remove": gone(add)}, {"add": marked})
-    made.commit({"remove": gone(marked)})
-    table = made.handle
-    table.restore(2)
-    assert ids(table) == [1, 2, 3, 4, 6, 7, 8, 9]
-    assert actions(table, "add")[0]["deletionVector"] == INLINE
-
-
-def test_an_absolute_vector_inside_and_outside_the_table_is_checked(tmp_path: Path) -> None:
-    made = TableBuilder.made(tmp_path / "t")
+def test_inline_and_absolute_vectors_come_back(tmp_path: Path) -> None:
+    made, [add] = table_with(tmp_path / "t", {"id": range(10)})
     elsewhere = TableBuilder(tmp_path / "other")
-    add = made.append("part-0.parquet", {"id": list(range(10))})
     [vector] = elsewhere.write_vectors([0, 9])
     path = elsewhere.vector_path()
-    marked = with_vector(add, vector | {"storageType": "p", "pathOrInlineDv": f"file:{path}"})
-    made.commit({"remove": gone(add)}, {"add": marked})
-    made.commit({"remove": gone(marked)})
-    table = made.handle
-    table.restore(2)
-    assert ids(table) == list(range(1, 9))
-    table.restore(3)
+    absolute = vector | {"storageType": "p", "pathOrInlineDv": f"file:{path}"}
+    inline, outside = with_vector(add, INLINE_TWO), with_vector(add, absolute)
+    made.commit({"remove": gone(add)}, {"add": inline})
+    made.commit({"remove": gone(inline)}, {"add": outside})
+    made.commit({"remove": gone(outside)})
+    table = restored(made, 2)
+    assert ids(table) == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert actions(table, "add")[0]["deletionVector"] == INLINE_TWO
+    assert ids(restored(made, 3)) == list(range(1, 9))
+    table.restore(4)
     path.unlink()
     with pytest.raises(ObjectNotFoundError, match="deletion_vector"):
-        table.restore(2)
+        table.restore(3)
 
 
 def test_entries_come_back_from_a_checkpoint(builder: TableBuilder, table: DeltaTable) -> None:
@@ -298,77 +285,65 @@ def test_entries_come_back_from_a_checkpoint(builder: TableBuilder, table: Delta
 def upgraded(tmp_path: Path) -> TableBuilder:
     """Version 1 is before deletion vectors, version 2 switches them on, version 3 has one."""
     made = TableBuilder.made(tmp_path / "t", protocol=legacy(1, 2), properties={})
-    add = made.append("part-0.parquet", {"id": list(range(10))})
+    add = made.append("part-0.parquet", {"id": range(10)})
     made.protocol = TableBuilder(tmp_path).protocol
     made.properties = {"delta.enableDeletionVectors": "true"}
-    made.commit({"protocol": made.protocol}, {"metaData": made.metadata()})
+    made.redefine()
     [vector] = made.write_vectors([2])
     made.commit({"remove": gone(add)}, {"add": with_vector(add, vector)})
     return made
 
 
 def test_the_protocol_stays_when_a_version_before_vectors_is_restored(tmp_path: Path) -> None:
-    table = DeltaTable.for_path(None, upgraded(tmp_path).root)
-    table.restore(1)
-    assert ids(table) == list(range(10))
+    made = upgraded(tmp_path)
+    table = restored(made, 1)
+    assert (ids(table), table.properties) == (list(range(10)), {})
     assert table.protocol.has_vectors
     assert table.protocol.supported >= {"deletionVectors", "appendOnly", "invariants"}
-    assert table.properties == {}
-    table.restore(3)
-    assert (len(ids(table)), table.properties) == (9, {"delta.enableDeletionVectors": "true"})
+    table = restored(made, 3)
+    assert len(ids(table)) == 9
+    assert table.properties == {"delta.enableDeletionVectors": "true"}
     assert table.protocol.has_vectors
 
 
 def test_the_protocol_goes_up_when_a_version_with_vectors_is_restored(tmp_path: Path) -> None:
     """After a downgrade, versions that need vectors bring the feature back."""
     made = upgraded(tmp_path)
-    table = made.handle
-    [entry] = table.snapshot().files.entries()
+    [entry] = made.handle.snapshot().files.entries()
     rest = made.write_file("part-1.parquet", {"id": [0, 1]})
-    plain: Action = legacy(1, 2)
-    made.properties = {}
-    made.commit(
-        {"protocol": plain},
-        {"metaData": made.metadata()},
-        {"remove": gone(dict(entry.add))},
-        {"add": rest},
-    )
-    before = table.protocol
-    table.restore(3)
+    made.protocol, made.properties = legacy(1, 2), {}
+    made.redefine({"remove": gone(dict(entry.add))}, {"add": rest})
+    assert not made.handle.protocol.has_vectors
+    table = restored(made, 3)
     assert len(ids(table)) == 9
-    assert (before.has_vectors, table.protocol.has_vectors) == (False, True)
-    assert table.protocol.min_writer_version == 7
+    assert (table.protocol.has_vectors, table.protocol.min_writer_version) == (True, 7)
 
 
-def test_unknown_features_of_a_version_are_refused_by_name(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "fancyWrites"]
+@pytest.mark.parametrize(
+    ("then", "now", "properties", "message"),
+    [
+        (["fancyWrites"], [], {}, "fancyWrites"),
+        ([], ["appendOnly"], {"delta.appendOnly": "true"}, "append-only"),
+    ],
+)
+def test_features_of_either_version_may_refuse(
+    tmp_path: Path, then: list[str], now: list[str], properties: dict[str, str], message: str
+) -> None:
+    made = featured(tmp_path, *then)
     made.create()
-    made.protocol["writerFeatures"] = ["deletionVectors"]
-    made.commit({"protocol": made.protocol})
-    with pytest.raises(UnsupportedFeatureError, match="fancyWrites"):
-        made.handle.restore(0)
-
-
-def test_append_only_tables_are_refused(tmp_path: Path) -> None:
-    made = TableBuilder.made(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "appendOnly"]
-    made.properties = {"delta.appendOnly": "true"}
-    made.commit({"protocol": made.protocol}, {"metaData": made.metadata()})
-    with pytest.raises(UnsupportedFeatureError, match="append-only"):
+    made.protocol, made.properties = protocol_of("deletionVectors", writers=now), properties
+    made.redefine()
+    with pytest.raises(UnsupportedFeatureError, match=message):
         made.handle.restore(0)
 
 
 def test_columns_and_properties_are_those_of_the_wanted_version(tmp_path: Path) -> None:
-    made = TableBuilder.made(
-        tmp_path / "t", properties={"delta.logRetentionDuration": "interval 9 days"}
-    )
-    table = made.handle
-    table.add_columns(_schema({"note": "string"}))
-    table.set_properties({"delta.logRetentionDuration": "interval 3 days"})
-    table.restore(0)
-    assert table.schema.names == ("id",)
-    assert table.properties == {"delta.logRetentionDuration": "interval 9 days"}
+    before = {"delta.logRetentionDuration": "interval 9 days"}
+    made = TableBuilder.made(tmp_path / "t", properties=before)
+    made.handle.add_columns(_schema({"note": "string"}))
+    made.handle.set_properties({"delta.logRetentionDuration": "interval 3 days"})
+    table = restored(made, 0)
+    assert (table.schema.names, table.properties) == (("id",), before)
 
 
 def _schema(columns: dict[str, str]) -> StructType:
@@ -376,12 +351,7 @@ def _schema(columns: dict[str, str]) -> StructType:
 
 
 def test_ids_of_columns_are_not_given_twice(tmp_path: Path) -> None:
-    table = DeltaTable.create(
-        None,
-        tmp_path / "t",
-        _schema({"id": "long"}),
-        properties={"delta.columnMapping.mode": "name"},
-    )
+    table = DeltaTable.create(None, tmp_path, _schema({"id": "long"}), properties=MAPPED)
     table.add_columns(_schema({"a": "long", "b": "long"}))
     table.restore(0)
     table.add_columns(_schema({"c": "long"}))
@@ -390,23 +360,19 @@ def test_ids_of_columns_are_not_given_twice(tmp_path: Path) -> None:
 
 
 def test_a_version_before_column_mapping_comes_back(tmp_path: Path) -> None:
-    made, _ = table_with(tmp_path / "t", {"id": [1, 2]})
+    made, _ = table_with(tmp_path, {"id": [1, 2]})
     table = made.handle
     table.add_feature("columnMapping")
-    table.set_properties({"delta.columnMapping.mode": "name"})
+    table.set_properties(MAPPED)
     table.rename_column("id", "key")
-    table.restore(1)
-    assert ids(table) == [1, 2]
-    table.restore(4)
-    assert table.to_arrow().column_names == ["key"]
+    assert ids(restored(made, 1)) == [1, 2]
+    assert restored(made, 4).to_arrow().column_names == ["key"]
 
 
-def identity(mark: int | None, step: int = 2) -> dict[str, Any]:
-    metadata = {"delta.identity.start": 1, "delta.identity.step": step}
-    if mark is not None:
-        metadata["delta.identity.highWaterMark"] = mark
-    column = field_of("id", "long", **metadata)
-    return {"type": "struct", "fields": [column]}
+def identity(mark: int | None, step: int = 2) -> list[Action]:
+    metadata = {"start": 1, "step": step} | ({} if mark is None else {"highWaterMark": mark})
+    named = {f"delta.identity.{name}": value for name, value in metadata.items()}
+    return [field_of("id", "long", **named)]
 
 
 @pytest.mark.parametrize(
@@ -416,29 +382,24 @@ def identity(mark: int | None, step: int = 2) -> dict[str, Any]:
 def test_identities_go_on(
     tmp_path: Path, step: int, then: int | None, now: int | None, mark: int
 ) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "identityColumns"]
-    first, second = (
-        made.metadata() | {"schemaString": json.dumps(identity(each, step))} for each in (then, now)
-    )
-    made.commit({"protocol": made.protocol}, {"metaData": first})
-    made.commit({"metaData": second})
-    table = made.handle
-    table.restore(0)
-    found = table.schema.field("id").metadata
+    made = featured(tmp_path, "identityColumns", fields=identity(then, step))
+    made.create()
+    made.fields = identity(now, step)
+    made.redefine()
+    found = restored(made, 0).schema.field("id").metadata
     assert found["delta.identity.highWaterMark"] == mark
 
 
-def tracked(tmp_path: Path, **properties: str) -> TableBuilder:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "rowTracking", "domainMetadata"]
-    made.properties = {
-        "delta.enableRowTracking": "true",
-        "delta.rowTracking.materializedRowIdColumnName": "_ids",
-        "delta.rowTracking.materializedRowCommitVersionColumnName": "_versions",
-        **properties,
-    }
+def tracked(tmp_path: Path) -> TableBuilder:
+    made = featured(tmp_path, "rowTracking", "domainMetadata")
+    names = {"RowId": "_ids", "RowCommitVersion": "_versions"}
+    columns = {f"delta.rowTracking.materialized{k}ColumnName": v for k, v in names.items()}
+    made.properties = {"delta.enableRowTracking": "true", **columns}
     return made
+
+
+def with_ids(add: Action, base: int, version: int = 1) -> Action:
+    return add | {"baseRowId": base, "defaultRowCommitVersion": version}
 
 
 def domain(name: str, text: str, *, is_removed: bool = False) -> Action:
@@ -453,14 +414,11 @@ def mark_of(mark: int) -> Action:
 def test_row_ids_come_back_and_the_mark_stays(tmp_path: Path) -> None:
     made = tracked(tmp_path)
     made.create()
-    first = made.write_file("part-0.parquet", {"id": [1, 2]})
-    first |= {"baseRowId": 0, "defaultRowCommitVersion": 1}
+    first = with_ids(made.write_file("part-0.parquet", {"id": [1, 2]}), 0)
     made.commit({"add": first}, mark_of(1))
-    second = made.write_file("part-1.parquet", {"id": [3, 4]})
-    second |= {"baseRowId": 2, "defaultRowCommitVersion": 2}
+    second = with_ids(made.write_file("part-1.parquet", {"id": [3, 4]}), 2, 2)
     made.commit({"remove": gone(first)}, {"add": second}, mark_of(3))
-    table = made.handle
-    table.restore(1)
+    table = restored(made, 1)
     [add] = actions(table, "add")
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (0, 1)
     assert table.snapshot().domains["delta.rowTracking"] == '{"rowIdHighWaterMark": 3}'
@@ -471,9 +429,8 @@ def test_files_from_before_row_tracking_get_ids(tmp_path: Path) -> None:
     plain, [old] = table_with(made.root, {"id": [1, 2]})
     plain.commit({"remove": gone(old)})
     made.version = plain.version
-    made.commit({"protocol": made.protocol}, {"metaData": made.metadata()}, mark_of(6))
-    table = made.handle
-    table.restore(1)
+    made.redefine(mark_of(6))
+    table = restored(made, 1)
     [add] = actions(table, "add")
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (7, 4)
     assert table.snapshot().domains["delta.rowTracking"] == '{"rowIdHighWaterMark":8}'
@@ -485,35 +442,21 @@ def test_files_from_before_row_tracking_get_ids(tmp_path: Path) -> None:
 def test_dropped_row_tracking_comes_back_with_its_ids_and_mark(tmp_path: Path) -> None:
     made = tracked(tmp_path)
     made.create()
-    kept, lost = (
-        made.write_file(f"part-{number}.parquet", {"id": [number]})
-        | {"baseRowId": number, "defaultRowCommitVersion": 1}
-        for number in (0, 1)
-    )
-    made.commit({"add": kept}, {"add": lost}, mark_of(1))
-    bare = {
-        key: value
-        for key, value in kept.items()
-        if key not in ("baseRowId", "defaultRowCommitVersion")
-    }
-    made.protocol["writerFeatures"] = ["deletionVectors"]
-    made.properties = {}
-    made.commit(
-        {"protocol": made.protocol},
-        {"metaData": made.metadata()},
+    bare, lost = (made.write_file(f"part-{n}.parquet", {"id": [n]}) for n in (0, 1))
+    lost = with_ids(lost, 1)
+    made.commit({"add": with_ids(bare, 0)}, {"add": lost}, mark_of(1))
+    made.protocol, made.properties = TableBuilder(tmp_path).protocol, {}
+    made.redefine(
         domain("delta.rowTracking", "", is_removed=True),
         {"add": bare | {"dataChange": False}},
         {"remove": gone(lost)},
     )
-    table = made.handle
-    table.restore(1)
-    entries = {entry.path: entry.add for entry in table.snapshot().files.entries()}
-    assert {path: add["baseRowId"] for path, add in entries.items()} == {
-        "part-0.parquet": 0,
-        "part-1.parquet": 1,
-    }
+    snapshot = restored(made, 1).snapshot()
+    entries = {entry.path: entry.add for entry in snapshot.files.entries()}
+    rows = {path: add["baseRowId"] for path, add in entries.items()}
+    assert rows == {"part-0.parquet": 0, "part-1.parquet": 1}
     assert not entries["part-0.parquet"]["dataChange"]
-    assert table.snapshot().domains["delta.rowTracking"] == '{"rowIdHighWaterMark":1}'
+    assert snapshot.domains["delta.rowTracking"] == '{"rowIdHighWaterMark":1}'
 
 
 CLUSTERED = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
@@ -531,17 +474,13 @@ CLUSTERED = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
 def test_clustering_comes_back(
     tmp_path: Path, then: str | None, now: str | None, after: str
 ) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "clustering", "domainMetadata"]
+    made = featured(tmp_path, "clustering", "domainMetadata")
     made.create()
-    mine = domain("mine", "1")
-    made.commit(*([] if then is None else [domain("delta.clustering", then)]), mine)
+    made.commit(*([] if then is None else [domain("delta.clustering", then)]), domain("mine", "1"))
     drop = domain("delta.clustering", "", is_removed=True)
     made.commit(drop if now is None else domain("delta.clustering", now), domain("mine", "2"))
-    made.commit({"metaData": made.metadata() | {"description": "changed"}})
-    table = made.handle
-    table.restore(1)
-    assert table.snapshot().domains == {"delta.clustering": after, "mine": "2"}
+    made.redefine(description="changed")
+    assert restored(made, 1).snapshot().domains == {"delta.clustering": after, "mine": "2"}
 
 
 def times(since: int | None) -> dict[str, str]:
@@ -563,33 +502,27 @@ def times(since: int | None) -> dict[str, str]:
 def test_in_commit_timestamps_are_those_of_the_commits(
     tmp_path: Path, then: dict[str, str], now: dict[str, str], after: dict[str, str]
 ) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "inCommitTimestamp"]
-    made.properties = then
+    made = featured(tmp_path, "inCommitTimestamp", properties=then)
     made.create()
     made.properties = now
-    made.commit({"metaData": made.metadata() | {"description": "changed"}})
+    made.redefine(description="changed")
     path = made.commit_path(made.version)
     text = path.read_text().replace('"operation"', f'"inCommitTimestamp": {LATER}, "operation"', 1)
     path.write_text(text)
-    table = made.handle
-    table.restore(0)
+    table = restored(made, 0)
     assert table.properties == after
     [info] = actions(table, "commitInfo")
     assert info.get("inCommitTimestamp") == (LATER + 1 if after else None)
 
 
 def test_a_version_that_switches_commit_timestamps_on_says_since_when(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.protocol["writerFeatures"] = ["deletionVectors", "inCommitTimestamp"]
-    made.properties = times(0)
+    made = featured(tmp_path, "inCommitTimestamp", properties=times(0))
     made.create()
     made.properties = {}
-    made.commit({"metaData": made.metadata()})
-    table = made.handle
-    table.restore(0)
-    assert table.properties["delta.inCommitTimestampEnablementVersion"] == "2"
+    made.redefine()
+    table = restored(made, 0)
     [info] = actions(table, "commitInfo")
+    assert table.properties["delta.inCommitTimestampEnablementVersion"] == "2"
     since = table.properties["delta.inCommitTimestampEnablementTimestamp"]
     assert since == str(info["inCommitTimestamp"])
 
@@ -637,14 +570,14 @@ def raced(
 
 def test_the_report_names_removed_files_that_lie_outside_of_the_table(tmp_path: Path) -> None:
     builder = TableBuilder.made(tmp_path / "t")
-    elsewhere = builder.write_file("../elsewhere/a.parquet", {"id": range(5)})
-    builder.add(elsewhere | {"path": f"{tmp_path}/elsewhere/a.parquet"})
+    path = f"{tmp_path}/elsewhere/a.parquet"
+    builder.add(builder.write_file("../elsewhere/a.parquet", {"id": range(5)}) | {"path": path})
     builder.append("b.parquet", {"id": range(5)})
     report = builder.handle.restore(0)
     assert report.files_removed == 2
     [note] = [each for each in report.notes if "outside of the table's folder" in each]
     assert "1 file" in note
-    assert f"{tmp_path}/elsewhere/a.parquet" in note
+    assert path in note
 
 
 @pytest.mark.parametrize("singly", [0, 1000])

@@ -153,8 +153,7 @@ def test_odd_floats_are_no_bounds(values: list[float | None], bounds: tuple[Any,
 
 
 def test_a_writer_that_passes_over_nan_is_not_believed_a_maximum_of_floats() -> None:
-    table = pa.table({"x": [1.0, float("nan")]})
-    footer = footer_of(table)
+    footer = footer_of(pa.table({"x": [1.0, float("nan")]}))
     assert footer.row_group(0).column(0).statistics.max == 1.0
     found = file_statistics(metadata_of({"x": "double"}), footer, tight_bounds=False)
     assert found == {"numRecords": 2, "minValues": {"x": 1.0}, "nullCount": {"x": 0}}

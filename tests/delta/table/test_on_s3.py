@@ -66,12 +66,10 @@ def test_the_same_rows_come_from_a_bucket(table: DeltaTable) -> None:
 def test_a_vector_costs_at_most_one_request(table: DeltaTable) -> None:
     def gets(version: int) -> int:
         before = table.storage.requests
-        snapshot = table.snapshot(version)
-        _ = snapshot.files
+        _ = table.snapshot(version).files
         opened = table.storage.requests
         table.to_arrow(version=version)
-        after = table.storage.requests
-        return (after - opened).gets - (opened - before).gets
+        return (table.storage.requests - opened).gets - (opened - before).gets
 
     with_vectors, without = gets(2), gets(1)
     assert without == FILES
@@ -102,8 +100,7 @@ def test_traces_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
 
 
 def test_a_downgrade_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
-    builder = TableBuilder.made(tmp_path)
-    builder.append("a.parquet", {"id": [1]})
+    TableBuilder.made(tmp_path).append("a.parquet", {"id": [1]})
     table = uploaded(s3, tmp_path, "downgraded")
     table.drop_deletion_vectors()
     assert "deletionVectors" not in table.protocol.features

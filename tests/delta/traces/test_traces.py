@@ -70,8 +70,7 @@ def statistics(**columns: Any) -> str:  # noqa: ANN401
 def leave_in_log(table: TableBuilder, **stats: Any) -> None:  # noqa: ANN401
     """Add a file and remove it, so that the log alone tells of its values."""
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
-    told = json.dumps({"numRecords": 1, **stats})
-    table.add(entry | {"dataChange": True, "stats": told})
+    table.add(entry | {"dataChange": True, "stats": json.dumps({"numRecords": 1, **stats})})
     table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
 
 

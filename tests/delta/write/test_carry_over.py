@@ -58,8 +58,7 @@ def rewritten(
     known: Mapping[str, Mapping[int, int]] | None = None,
 ) -> Change:
     """Move the rows of files to new ones, in order; `known` overrides where they went."""
-    snapshot = opened(builder.root)
-    files, rewrites = live(snapshot), []
+    files, rewrites = live(opened(builder.root)), []
     starts = {"a": 0, "b": 10}
     for name, group in groups.items():
         rows = [starts[each] + n for each in group for n in range(4)]

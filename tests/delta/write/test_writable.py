@@ -121,17 +121,3 @@ def test_vectors_are_written_where_they_are_on_and_nothing_forbids_them() -> Non
         feature = name if name == Property.SYMLINK_MANIFEST else name.removeprefix("delta.enable")
         with pytest.raises(UnsupportedFeatureError, match=f"(?i){feature}"):
             writes_vectors(table)
-
-
-@pytest.mark.parametrize("more", [{}, {"name": "n", "description": "d", "createdTime": 5}])
-def test_metadata_is_written_as_it_is_read(more: dict[str, Any]) -> None:
-    value = {
-        "id": "x",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": '{"type":"struct","fields":[]}',
-        "partitionColumns": ["b", "a"],
-        "configuration": {"k": "v"},
-        **more,
-    }
-    metadata = Metadata.from_json(value)
-    assert (metadata.to_json(), Metadata.from_json(metadata.to_json())) == (value, metadata)
