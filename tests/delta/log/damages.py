@@ -8,21 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from delvec.errors import (
-    ChecksumError,
-    DelvecError,
-    FormatError,
-    ObjectNotFoundError,
-    TruncatedError,
-    UnsupportedFeatureError,
-)
+from delvec import errors
 from tests.delta.builder import Action, TableBuilder, removed, small_table
 
 
 class Damage(NamedTuple):
     """What must come of a damaged table: an error of this kind, whose text holds these words."""
 
-    error: type[DelvecError]
+    error: type[errors.DelvecError]
     words: tuple[str, ...]
 
 
@@ -55,7 +48,7 @@ def with_vector(name: str, **fields: object) -> Callable[[dict[str, Any]], dict[
 
 
 def _with_vector_file(
-    change: Callable[[bytes], bytes], error: type[DelvecError], root: Path
+    change: Callable[[bytes], bytes], error: type[errors.DelvecError], root: Path
 ) -> Damage:
     path = small_table(root)[0].vector_path()
     path.write_bytes(change(path.read_bytes()))
@@ -67,9 +60,9 @@ def _flipped(data: bytes) -> bytes:
     return data[:-6] + bytes([data[-6] ^ 0x10]) + data[-5:]
 
 
-CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, ChecksumError)
+CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, errors.ChecksumError)
 CASES["a_vector_file_that_is_cut_short"] = partial(
-    _with_vector_file, lambda data: data[:-3], TruncatedError
+    _with_vector_file, lambda data: data[:-3], errors.TruncatedError
 )
 
 
@@ -77,14 +70,14 @@ CASES["a_vector_file_that_is_cut_short"] = partial(
 def a_vector_file_that_is_gone(root: Path) -> Damage:
     path = small_table(root)[0].vector_path()
     path.unlink()
-    return Damage(ObjectNotFoundError, (".parquet", path.name, str(root)))
+    return Damage(errors.ObjectNotFoundError, (".parquet", path.name, str(root)))
 
 
 @case
 def a_position_that_the_file_does_not_have(root: Path) -> Damage:
     table = TableBuilder.made(root)
     table.delete_rows(table.append("part-0.parquet", {"id": list(range(10))}), [3, 10])
-    return Damage(FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
+    return Damage(errors.FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
 
 
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
@@ -120,7 +113,9 @@ def _with_descriptor(name: str, root: Path) -> Damage:
     table, _ = small_table(root)
     file, vectors = f"{stem}.parquet", table.vector_path().name
     rewritten(table.commit_path(2), with_vector(file, **fields))
-    return Damage(FormatError, tuple(w.format(file=file, bin=vectors, root=root) for w in words))
+    return Damage(
+        errors.FormatError, tuple(w.format(file=file, bin=vectors, root=root) for w in words)
+    )
 
 
 CASES |= {name: partial(_with_descriptor, name) for name in DESCRIPTORS}
@@ -131,7 +126,7 @@ def _with_commit(
 ) -> Damage:
     path = small_table(root)[0].commit_path(version)
     path.write_bytes(change(path.read_bytes()))
-    return Damage(FormatError, (path.name, *words))
+    return Damage(errors.FormatError, (path.name, *words))
 
 
 def _with_a_hole(data: bytes) -> bytes:
@@ -153,7 +148,7 @@ CASES |= {
 def an_add_without_a_path(root: Path) -> Damage:
     table, adds = small_table(root)
     table.add(_without(adds[0], "path"))
-    return Damage(FormatError, ("path", str(root)))
+    return Damage(errors.FormatError, ("path", str(root)))
 
 
 def _without(action: Action, name: str) -> Action:
@@ -164,20 +159,20 @@ def _without(action: Action, name: str) -> Action:
 def a_commit_that_is_missing_in_the_middle(root: Path) -> Damage:
     table, _ = small_table(root)
     table.drop_commits(1)
-    return Damage(FormatError, (str(root), table.commit_path(1).name, "version 1"))
+    return Damage(errors.FormatError, (str(root), table.commit_path(1).name, "version 1"))
 
 
 @case
 def a_first_commit_that_is_missing(root: Path) -> Damage:
     table, _ = small_table(root)
     table.drop_commits(0)
-    return Damage(FormatError, (str(root), table.commit_path(0).name))
+    return Damage(errors.FormatError, (str(root), table.commit_path(0).name))
 
 
 def _without_action(kind: str, root: Path) -> Damage:
     table, _ = small_table(root)
     rewritten(table.commit_path(0), lambda action: None if kind in action else action)
-    return Damage(FormatError, (str(root), kind))
+    return Damage(errors.FormatError, (str(root), kind))
 
 
 CASES["a_log_without_a_protocol"] = partial(_without_action, "protocol")
@@ -190,14 +185,14 @@ def a_file_that_was_removed_without_its_vector(root: Path) -> Damage:
     [again] = table.write_vectors([0, 1, 9], prefix="ab")
     plain = _without(adds[0], "deletionVector")
     table.commit({"remove": removed(plain)}, {"add": adds[0] | {"deletionVector": again}})
-    return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
+    return Damage(errors.FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
 def _spelled(spelling: str, root: Path) -> Damage:
     table, adds = small_table(root)
     plain = _without(adds[0], "deletionVector")
     table.add(plain | {"path": spelling.format(root=root.as_uri())})
-    return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
+    return Damage(errors.FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
 CASES["a_file_under_two_spellings"] = partial(_spelled, "part%2D0.parquet")
@@ -208,14 +203,14 @@ CASES["an_absolute_spelling_of_a_file_of_the_table"] = partial(_spelled, "{root}
 def a_file_added_and_removed_by_one_commit(root: Path) -> Damage:
     table, adds = small_table(root)
     table.commit({"add": adds[0]}, {"remove": removed(adds[0])})
-    return Damage(FormatError, ("part-0.parquet", table.commit_path(3).name))
+    return Damage(errors.FormatError, ("part-0.parquet", table.commit_path(3).name))
 
 
 @case
 def a_data_file_that_is_gone(root: Path) -> Damage:
     small_table(root)
     (root / "part-1.parquet").unlink()
-    return Damage(ObjectNotFoundError, ("part-1.parquet",))
+    return Damage(errors.ObjectNotFoundError, ("part-1.parquet",))
 
 
 def _forged(path: str, shown: str, root: Path) -> Damage:
@@ -223,7 +218,7 @@ def _forged(path: str, shown: str, root: Path) -> Damage:
     table, _ = small_table(root)
     outside = TableBuilder(root.parent).write_file("outside.parquet", {"id": [99]})
     table.add(outside | {"path": path.format(root=root)})
-    return Damage(FormatError, (str(root), shown))
+    return Damage(errors.FormatError, (str(root), shown))
 
 
 PATHS = {
@@ -242,7 +237,7 @@ CASES |= {name: partial(_forged, *paths) for name, paths in PATHS.items()}
 def _with_protocol(protocol: dict[str, Any], word: str, root: Path) -> Damage:
     table, _ = small_table(root)
     table.commit({"protocol": table.protocol | protocol})
-    return Damage(UnsupportedFeatureError, (str(root), word))
+    return Damage(errors.UnsupportedFeatureError, (str(root), word))
 
 
 def _with_feature(name: str) -> Damaging:
@@ -264,7 +259,7 @@ def files_of_another_format(root: Path) -> Damage:
     table, _ = small_table(root)
     table.provider = "orc"
     table.commit({"metaData": table.metadata()})
-    return Damage(UnsupportedFeatureError, (str(root), "orc"))
+    return Damage(errors.UnsupportedFeatureError, (str(root), "orc"))
 
 
 def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:
@@ -279,7 +274,7 @@ def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Pat
 def _with_checkpoint(change: Callable[[bytes], bytes], root: Path) -> Damage:
     _, [path] = _checkpointed(root)
     path.write_bytes(change(path.read_bytes()))
-    return Damage(FormatError, (path.name, "checkpoint"))
+    return Damage(errors.FormatError, (path.name, "checkpoint"))
 
 
 CASES |= {
@@ -295,7 +290,7 @@ def _checkpointed_without(name: str, words: tuple[str, ...], root: Path) -> Dama
     (adds[0] if name in adds[0] else adds[0]["deletionVector"])[name] = None
     [path] = table.checkpoint(adds)
     table.drop_commits(0, 1, 2)
-    return Damage(FormatError, (str(root), *(word.format(file=path.name) for word in words)))
+    return Damage(errors.FormatError, (str(root), *(word.format(file=path.name) for word in words)))
 
 
 CASES |= {
@@ -313,7 +308,7 @@ def a_part_of_a_checkpoint_that_is_missing(root: Path) -> Damage:
     table, paths = _checkpointed(root, parts=2)
     table.commit()
     paths[1].unlink()
-    return Damage(FormatError, (str(root), table.commit_path(0).name))
+    return Damage(errors.FormatError, (str(root), table.commit_path(0).name))
 
 
 @case
@@ -321,7 +316,7 @@ def a_sidecar_that_is_missing(root: Path) -> Damage:
     table, adds = small_table(root)
     paths = table.checkpoint_with_sidecars(adds, as_json=True)
     paths[-1].unlink()
-    return Damage(ObjectNotFoundError, (paths[-1].name,))
+    return Damage(errors.ObjectNotFoundError, (paths[-1].name,))
 
 
 @case
@@ -329,4 +324,4 @@ def a_sidecar_that_is_damaged(root: Path) -> Damage:
     table, adds = small_table(root)
     paths = table.checkpoint_with_sidecars(adds, as_json=False)
     paths[-1].write_bytes(b"PAR1, and then no more")
-    return Damage(FormatError, (paths[-1].name,))
+    return Damage(errors.FormatError, (paths[-1].name,))

@@ -28,14 +28,7 @@ from delvec.delta.skipping.statistics_columns import statistics_to_json
 from delvec.delta.write.after_commit import write_manifests
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import (
-    MAPPED,
-    TableBuilder,
-    mapped_field,
-    protocol_of,
-    removed,
-    small_table,
-)
+from tests.delta import builder
 
 Action = dict[str, Any]
 
@@ -70,17 +63,17 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def checkpoint_of(table: TableBuilder) -> Path:
+def checkpoint_of(table: builder.TableBuilder) -> Path:
     [path] = table.log.glob(f"{table.version:020d}.checkpoint*")
     return path
 
 
-def written(table: TableBuilder) -> Path:
+def written(table: builder.TableBuilder) -> Path:
     write_checkpoint(snapshot_of(table.root))
     return checkpoint_of(table)
 
 
-def without_commits(table: TableBuilder) -> None:
+def without_commits(table: builder.TableBuilder) -> None:
     table.drop_commits(*range(table.version + 1))
 
 
@@ -89,13 +82,13 @@ def rows_of(root: Path) -> list[Action]:
     return sorted(rows, key=str)
 
 
-def hint_of(table: TableBuilder) -> Action:
+def hint_of(table: builder.TableBuilder) -> Action:
     hint: Action = json.loads((table.log / "_last_checkpoint").read_text())
     return hint
 
 
 def test_a_version_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
-    table, live = small_table(tmp_path)
+    table, live = builder.small_table(tmp_path)
     before = rows_of(table.root)
     path = written(table)
     assert path.name == f"{2:020d}.checkpoint.parquet"
@@ -109,7 +102,7 @@ def test_a_version_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
 
 
 def test_a_hint_never_moves_back(tmp_path: Path) -> None:
-    table, live = small_table(tmp_path)
+    table, live = builder.small_table(tmp_path)
     table.add(live[0] | {"path": "part-9.parquet"})
     write_checkpoint(snapshot_of(table.root))
     write_checkpoint(snapshot_of(table.root, 2))
@@ -119,7 +112,7 @@ def test_a_hint_never_moves_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["classic", "json", "parquet"])
 def test_a_checkpoint_that_is_there_stays(tmp_path: Path, kind: str) -> None:
-    table, live = small_table(tmp_path)
+    table, live = builder.small_table(tmp_path)
     if kind == "classic":
         [path] = table.checkpoint(live)
     else:
@@ -129,7 +122,7 @@ def test_a_checkpoint_that_is_there_stays(tmp_path: Path, kind: str) -> None:
 
 
 def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
-    table, _ = small_table(tmp_path)
+    table, _ = builder.small_table(tmp_path)
     table.commit(
         {"txn": {"appId": "stream", "version": 1, "lastUpdated": 5}},
         {"txn": {"appId": "other", "version": 7}},
@@ -161,15 +154,15 @@ def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_transaction_ids_expire(tmp_path: Path, policy: str) -> None:
     properties = {**EXPIRING, "delta.checkpointPolicy": policy}
-    protocol = protocol_of("v2Checkpoint")
-    table = TableBuilder.made(tmp_path, protocol=protocol, properties=properties)
+    protocol = builder.protocol_of("v2Checkpoint")
+    table = builder.TableBuilder.made(tmp_path, protocol=protocol, properties=properties)
     table.commit(*transactions())
     assert [each["appId"] for each in actions_of(written(table), "txn")] == ["an hour ago"]
 
 
 def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> None:
     fields = {"id": "long", "day": "date", "p": "string"}
-    table = TableBuilder.made(tmp_path, fields=fields, partition_columns=["day", "p"])
+    table = builder.TableBuilder.made(tmp_path, fields=fields, partition_columns=["day", "p"])
     files = [
         ("2024-01-31", "a b", "day=2024-01-31/p=a%20b/x%25y"),
         (None, None, "day=__HIVE_DEFAULT_PARTITION__/p=n/y"),
@@ -207,17 +200,17 @@ def removes_in(path: Path) -> list[tuple[str, str | None]]:
 
 
 def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
-    table, live = small_table(tmp_path / "other")
+    table, live = builder.small_table(tmp_path / "other")
     plain = {key: value for key, value in live[0].items() if key != "deletionVector"}
-    table.commit({"remove": removed(plain) | {"deletionTimestamp": NOW}})
+    table.commit({"remove": builder.removed(plain) | {"deletionTimestamp": NOW}})
     path = written(table)
     # A file without its vector is another than with it.
     assert removes_in(path) == [("part-0.parquet", None)]
     assert {add["path"] for add in actions_of(path, "add")} == {"part-0.parquet", "part-1.parquet"}
-    table, live = small_table(tmp_path / "t")
+    table, live = builder.small_table(tmp_path / "t")
     vector = live[0]["deletionVector"]
-    fresh = removed(live[0]) | {"deletionTimestamp": NOW, "stats": "{}", "size": 5}
-    old = removed(live[1]) | {"deletionTimestamp": NOW - 8 * 86_400_000}
+    fresh = builder.removed(live[0]) | {"deletionTimestamp": NOW, "stats": "{}", "size": 5}
+    old = builder.removed(live[1]) | {"deletionTimestamp": NOW - 8 * 86_400_000}
     table.commit({"remove": fresh}, {"remove": old})
     path, kept = written(table), ("part-0.parquet", vector["pathOrInlineDv"])
     assert removes_in(path) == [kept]
@@ -237,7 +230,7 @@ def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
     ("retention", "kept"), [("interval 9 days", 1), ("7 days", 0), ("some time", 1), ("-9 days", 1)]
 )
 def test_the_table_says_how_long_removes_stay(tmp_path: Path, retention: str, kept: int) -> None:
-    table = TableBuilder.made(
+    table = builder.TableBuilder.made(
         tmp_path, properties={"delta.deletedFileRetentionDuration": retention}
     )
     old = {"path": "a", "deletionTimestamp": NOW - 8 * 86_400_000, "dataChange": True}
@@ -255,9 +248,9 @@ STATS = {
 FIELDS = {"id": "long", "s": "string", "d": "decimal(10,2)", "t": "timestamp", "flag": "boolean"}
 
 
-def table_with_statistics(root: Path, **properties: str) -> TableBuilder:
+def table_with_statistics(root: Path, **properties: str) -> builder.TableBuilder:
     named = {f"delta.checkpoint.{name}": value for name, value in properties.items()}
-    table = TableBuilder.made(root, fields=FIELDS, properties=named)
+    table = builder.TableBuilder.made(root, fields=FIELDS, properties=named)
     table.add(table.write_file("a", {"id": [1, 2, 3]}) | {"stats": json.dumps(STATS)})
     return table
 
@@ -317,9 +310,9 @@ def test_what_json_cannot_say_is_left_out() -> None:
 
 @pytest.mark.parametrize("files", [0, 2])
 def test_a_checkpoint_of_the_second_kind_has_a_sidecar(tmp_path: Path, files: int) -> None:
-    table = TableBuilder.made(tmp_path, properties={"delta.checkpointPolicy": "v2"})
+    table = builder.TableBuilder.made(tmp_path, properties={"delta.checkpointPolicy": "v2"})
     assert written(table).name == f"{0:020d}.checkpoint.parquet", "it needs the feature"
-    table.commit({"protocol": protocol_of("deletionVectors", "v2Checkpoint")})
+    table.commit({"protocol": builder.protocol_of("deletionVectors", "v2Checkpoint")})
     table.add(*(table.write_file(f"f{number}", {"id": [number]}) for number in range(files)))
     before = rows_of(table.root)
     path = written(table)
@@ -429,7 +422,7 @@ def write(root: Path) -> None:
 
 
 def test_a_table_without_partitions_has_one(tmp_path: Path) -> None:
-    table = TableBuilder.made(tmp_path)
+    table = builder.TableBuilder.made(tmp_path)
     write(tmp_path)
     assert manifests(tmp_path) == {"manifest": [""]}
     table.add(table.write_file("a", {"id": [1]}) | {"path": "a%20b"})
@@ -438,7 +431,7 @@ def test_a_table_without_partitions_has_one(tmp_path: Path) -> None:
 
 
 def test_partitions_that_are_empty_now_lose_theirs(tmp_path: Path) -> None:
-    table = TableBuilder.made(
+    table = builder.TableBuilder.made(
         tmp_path, fields={"id": "long", "p": "string"}, partition_columns=["p"]
     )
     adds = [table.write_file(f"f{p}", {"id": [1]}, {"p": p}) for p in ("a", "b:c", None)]
@@ -446,13 +439,13 @@ def test_partitions_that_are_empty_now_lose_theirs(tmp_path: Path) -> None:
     write(tmp_path)
     null = "p=__HIVE_DEFAULT_PARTITION__/manifest"
     assert set(manifests(tmp_path)) == {"p=a/manifest", "p=b%3Ac/manifest", null}
-    table.commit({"remove": removed(adds[0])})
+    table.commit({"remove": builder.removed(adds[0])})
     write(tmp_path)
     assert set(manifests(tmp_path)) == {"p=b%3Ac/manifest", null}
 
 
 def test_vectors_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    table, _ = small_table(tmp_path)
+    table, _ = builder.small_table(tmp_path)
     with pytest.raises(UnsupportedFeatureError, match=r"2 files of .* have deletion vectors") as e:
         write(table.root)
     assert "purge()" in str(e.value.hint)
@@ -460,6 +453,8 @@ def test_vectors_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_mapped_columns_are_refused(tmp_path: Path) -> None:
-    TableBuilder.made(tmp_path, properties=MAPPED, fields=[mapped_field("id", "long", 1)])
+    builder.TableBuilder.made(
+        tmp_path, properties=builder.MAPPED, fields=[builder.mapped_field("id", "long", 1)]
+    )
     with pytest.raises(UnsupportedFeatureError, match="other names"):
         write(tmp_path)

@@ -36,18 +36,7 @@ from delvec.delta.schema.types import (
     arrow_type,
     children,
 )
-from delvec.delta.skipping.predicate import (
-    And,
-    Comparison,
-    In,
-    IsNull,
-    Never,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
-    Unknown,
-)
+from delvec.delta.skipping import predicate as sql
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -110,22 +99,22 @@ MODEL = [
     for i in range(ROWS)
 ]
 SCHEMA = struct(a=LONG, s=STRING, f=DOUBLE, p=LONG)
-PREDICATES: list[tuple[Predicate, Any]] = [
-    (Comparison(("a",), "<", 10), lambda row: row["a"] is not None and row["a"] < 10),
-    (Comparison(("f",), ">", 1e9), lambda row: math.isnan(row["f"])),
-    (Comparison(("p",), "=", 5), lambda _row: True),
-    (Comparison(("p",), "!=", 5), lambda _row: False),
-    (IsNull(("a",)), lambda row: row["a"] is None),
-    (StartsWith(("s",), "0"), lambda row: row["s"].startswith("0")),
+PREDICATES: list[tuple[sql.Predicate, Any]] = [
+    (sql.Comparison(("a",), "<", 10), lambda row: row["a"] is not None and row["a"] < 10),
+    (sql.Comparison(("f",), ">", 1e9), lambda row: math.isnan(row["f"])),
+    (sql.Comparison(("p",), "=", 5), lambda _row: True),
+    (sql.Comparison(("p",), "!=", 5), lambda _row: False),
+    (sql.IsNull(("a",)), lambda row: row["a"] is None),
+    (sql.StartsWith(("s",), "0"), lambda row: row["s"].startswith("0")),
     (
-        And((Not(IsNull(("a",))), In(("s",), ("01", "36")))),
+        sql.And((sql.Not(sql.IsNull(("a",))), sql.In(("s",), ("01", "36")))),
         lambda row: row["a"] is not None and row["s"] in ("01", "36"),
     ),
     (
-        Or((Comparison(("a",), "=", 7), Comparison(("f",), "<", 3.0))),
+        sql.Or((sql.Comparison(("a",), "=", 7), sql.Comparison(("f",), "<", 3.0))),
         lambda row: row["a"] == 7 or row["f"] < 3,
     ),
-    (Never(), lambda _row: False),
+    (sql.Never(), lambda _row: False),
 ]
 
 
@@ -173,7 +162,7 @@ def test_rows_positions_and_columns_are_the_models(data: st.DataObject, tmp_path
 
 def test_a_condition_that_is_not_understood_is_refused(storage: Storage) -> None:
     file = put(storage, pa.table({"a": [1]}))
-    scan = Scan(struct(a=PrimitiveType("long")), predicate=Unknown())
+    scan = Scan(struct(a=PrimitiveType("long")), predicate=sql.Unknown())
     with pytest.raises(InvalidArgumentError, match="cannot be evaluated"):
         list(read_file(storage, file, scan, vector=None))
 
@@ -181,7 +170,7 @@ def test_a_condition_that_is_not_understood_is_refused(storage: Storage) -> None
 def test_batches_are_bounded_and_large_files_keep_their_order(storage: Storage) -> None:
     rows = 300_000
     file = put(storage, pa.table({"a": np.arange(rows)}), row_group_size=200_000)
-    scan = Scan(struct(a=LONG), predicate=Comparison(("a",), "!=", 5), with_position=True)
+    scan = Scan(struct(a=LONG), predicate=sql.Comparison(("a",), "!=", 5), with_position=True)
     batches = list(read_file(storage, file, scan, vector=Bitmap(range(0, rows, 3))))
     assert max(batch.num_rows for batch in batches) <= 1 << 16
     table = pa.Table.from_batches(batches)
@@ -220,7 +209,7 @@ def test_only_what_is_needed_is_read(storage: Storage) -> None:
     assert cost(Scan(schema))[1] > 7_000_000
     rows, read = cost(Scan(schema, columns=("a",)))
     assert (rows, read < 1_400_000) == (100_000, True)
-    rows, read = cost(Scan(schema, columns=("a",), predicate=Comparison(("i",), "<", 3)))
+    rows, read = cost(Scan(schema, columns=("a",), predicate=sql.Comparison(("i",), "<", 3)))
     assert (rows, read < 400_000) == (3, True)
     rows, read = cost(Scan(schema, columns=("a",)), Bitmap.from_ranges([0], [90_000]))
     assert (rows, read < 250_000) == (10_000, True)
@@ -265,17 +254,23 @@ def test_an_absolute_path_is_followed_on_one_kind_of_store(
         next(read_file(storage, replace(file, path="../source/x"), scan, vector=None))
 
 
-def test_a_column_that_would_be_there_twice_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"with_position": True}, "'_pos' would be there twice"),
+        ({"columns": ("a", "A")}, "'a' would be there twice"),
+        (
+            {"columns": ("a",), "predicate": sql.IsNull(("_pos",)), "with_position": True},
+            "'_pos' would be there twice",
+        ),
+        ({"columns": ("b",)}, "no column 'b'"),
+    ],
+)
+def test_columns_of_a_scan_are_there_once(options: dict[str, Any], message: str) -> None:
     schema = struct(a=LONG, _pos=LONG)
     assert Scan(schema).arrow_schema.names == ["a", "_pos"]
-    with pytest.raises(InvalidArgumentError, match="'_pos' would be there twice"):
-        Scan(schema, with_position=True)
-    with pytest.raises(InvalidArgumentError, match="'a' would be there twice"):
-        Scan(schema, columns=("a", "A"))
-    with pytest.raises(InvalidArgumentError, match="'_pos' would be there twice"):
-        Scan(schema, columns=("a",), predicate=IsNull(("_pos",)), with_position=True)
-    with pytest.raises(InvalidArgumentError, match="no column 'b'"):
-        Scan(schema, columns=("b",))
+    with pytest.raises(InvalidArgumentError, match=message):
+        Scan(schema, **options)
 
 
 @pytest.mark.parametrize(
@@ -293,20 +288,17 @@ def test_what_is_not_there_or_not_parquet_is_refused(storage: Storage, data: byt
 def test_damaged_files_give_an_error_or_the_same_rows(storage: Storage) -> None:
     table = pa.table({"a": range(2000), "s": [str(i) for i in range(2000)], "f": [0.5] * 2000})
     file = put(storage, table, row_group_size=500, write_page_checksum=True)
-    good = bytearray(storage.read("f.parquet"))
-    pages_end = (
-        len(good) - 8 - int.from_bytes(good[-8:-4], "little")
-    )  # there are no checksums after
+    good = storage.read("f.parquet")
+    pages = len(good) - 8 - int.from_bytes(good[-8:-4], "little")  # no checksums come after
     scan = Scan(struct(a=LONG, s=STRING, f=DOUBLE))
     expected = table_of(storage, file, scan)
-    rng = random.Random(7)
-    refused = 0
+    rng, refused = random.Random(7), 0
     for _ in range(300):
         bad = bytearray(good)
         if rng.random() < 0.2:
             del bad[rng.randrange(len(bad)) :]
         else:
-            bad[rng.randrange(4, pages_end)] ^= 1 << rng.randrange(8)
+            bad[rng.randrange(4, pages)] ^= 1 << rng.randrange(8)
         storage.write("bad.parquet", bytes(bad))
         try:
             found = table_of(storage, replace(file, path="bad.parquet", size=len(bad)), scan)
@@ -344,29 +336,33 @@ def test_columns_are_found_by_exact_name_then_without_case(storage: Storage) -> 
 
 def test_column_mapping_by_name_and_by_id(storage: Storage) -> None:
     inner = StructType((Field("x", LONG, physical_name="c2", field_id=2),))
+    columns: dict[str, Any] = {
+        "s": (inner, "c1", 1),
+        "l": (ArrayType(inner), "c3", 3),
+        "new": (LONG, "c9", 9),
+    }
     schema = StructType(
-        (
-            Field("s", inner, physical_name="c1", field_id=1),
-            Field("l", ArrayType(inner), physical_name="c3", field_id=3),
-            Field("new", LONG, physical_name="c9", field_id=9),
+        tuple(
+            Field(name, kind, physical_name=physical, field_id=number)
+            for name, (kind, physical, number) in columns.items()
         )
     )
 
-    def stored(s: str, x: str, l: str) -> pa.Table:  # noqa: E741
-        leaf = pa.struct([pa.field(x, pa.int64(), metadata={"PARQUET:field_id": "2"})])
-        fields = [
-            pa.field(l, pa.list_(leaf), metadata={"PARQUET:field_id": "3"}),
-            pa.field(s, leaf, metadata={"PARQUET:field_id": "1"}),
-        ]
-        return pa.table([[[{x: 7}]], [{x: 8}]], schema=pa.schema(fields))
+    def column(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+    def stored(path: str, s: str, x: str, l: str) -> DataFile:  # noqa: E741
+        leaf = pa.struct([column(x, pa.int64(), 2)])
+        fields = [column(l, pa.list_(leaf), 3), column(s, leaf, 1)]
+        return put(storage, pa.table([[[{x: 7}]], [{x: 8}]], schema=pa.schema(fields)), path)
 
     row = {"s": {"x": 8}, "l": [{"x": 7}], "new": None}
-    by_name = put(storage, stored("c1", "c2", "c3"), "name.parquet")
-    by_id = put(storage, stored("other", "names", "altogether"), "id.parquet")
-    misleading = put(storage, stored("c3", "c1", "c9"), "odd.parquet")
+    by_name = stored("name.parquet", "c1", "c2", "c3")
+    by_id = stored("id.parquet", "other", "names", "altogether")
+    misleading = stored("odd.parquet", "c3", "c1", "c9")
     assert table_of(storage, by_name, Scan(schema, mapping_mode="name")).to_pylist() == [row]
+    scan = Scan(schema, mapping_mode="id", predicate=sql.Comparison(("s", "x"), "=", 8))
     for file in (by_name, by_id, misleading):
-        scan = Scan(schema, mapping_mode="id", predicate=Comparison(("s", "x"), "=", 8))
         assert table_of(storage, file, scan).to_pylist() == [row]
     without = put(storage, pa.table({"c1": [{"c2": 1}]}))
     with pytest.raises(FormatError, match="by id, and the columns of the file have none"):
@@ -374,10 +370,8 @@ def test_column_mapping_by_name_and_by_id(storage: Storage) -> None:
 
 
 def test_partition_columns_are_constants_by_physical_name(storage: Storage) -> None:
-    file = replace(
-        put(storage, pa.table({"a": [1, 2]})),
-        partition_values={"c1": "2024-03-31 02:30:00", "c2": None, "c3": "1.5"},
-    )
+    values = {"c1": "2024-03-31 02:30:00", "c2": None, "c3": "1.5"}
+    file = replace(put(storage, pa.table({"a": [1, 2]})), partition_values=values)
     schema = StructType(
         (
             Field("t", PrimitiveType("timestamp"), physical_name="c1"),
@@ -388,14 +382,10 @@ def test_partition_columns_are_constants_by_physical_name(storage: Storage) -> N
         )
     )
     scan = Scan(schema, ("t", "n", "d", "absent"), time_zone="Europe/Berlin")
-    row = {
-        "t": dt.datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
-        "n": None,
-        "d": Decimal("1.50"),
-        "absent": None,
-    }
+    moment = dt.datetime(2024, 3, 31, 1, 30, tzinfo=UTC)
+    row = {"t": moment, "n": None, "d": Decimal("1.50"), "absent": None}
     assert table_of(storage, file, scan).to_pylist() == [row | {"a": 1}, row | {"a": 2}]
-    filtered = replace(scan, columns=("a",), predicate=IsNull(("n",)))
+    filtered = replace(scan, columns=("a",), predicate=sql.IsNull(("n",)))
     assert table_of(storage, file, filtered)["a"].to_pylist() == [1, 2]
     with pytest.raises(FormatError, match=r"f\.parquet.*expected a decimal\(5,2\), found '1,5'"):
         table_of(storage, replace(file, partition_values={"c3": "1,5"}), scan)
@@ -460,10 +450,8 @@ def test_timestamps_of_spark_are_instants(storage: Storage) -> None:
     times = [0, -62_135_596_800_000_000, 253_402_300_799_999_999, None]
     if int(pa.__version__.partition(".")[0]) >= 23:
         times.append(-1)  # older ones write an instant before 1970 wrongly; all read it rightly
-    stored = pa.array(times, pa.timestamp("us"))
-    found = single(
-        storage, stored, PrimitiveType("timestamp"), use_deprecated_int96_timestamps=True
-    )
+    options, stored = {"use_deprecated_int96_timestamps": True}, pa.array(times, pa.timestamp("us"))
+    found = single(storage, stored, PrimitiveType("timestamp"), **options)
     assert found.cast(pa.int64()).to_pylist() == times
 
 
@@ -508,12 +496,8 @@ def kinds() -> st.SearchStrategy[DataType]:
 
 
 def _numbered(types: list[DataType]) -> StructType:
-    return StructType(
-        tuple(
-            Field(f"n{index}", kind, physical_name=f"col-{index}")
-            for index, kind in enumerate(types)
-        )
-    )
+    numbers = range(len(types))
+    return StructType(tuple(Field(f"n{n}", types[n], physical_name=f"col-{n}") for n in numbers))
 
 
 def values(kind: DataType) -> st.SearchStrategy[Any]:
@@ -564,15 +548,16 @@ def changed_structs(
     more: dict[str, Any],
 ) -> Any:  # noqa: ANN401
     """Change the value: other names of fields in every struct, and one field more."""
-    if value is None:
-        return None
     inside = partial(changed_structs, name=name, more=more)
-    if isinstance(kind, StructType):
-        return {name(each): inside(value[each.name], each.type) for each in kind.fields} | more
-    if isinstance(kind, ArrayType):
-        return [inside(each, kind.element) for each in value]
-    if isinstance(kind, MapType):
-        return [(key, inside(each, kind.value)) for key, each in value]
+    match kind:
+        case _ if value is None:
+            return None
+        case StructType():
+            return {name(each): inside(value[each.name], each.type) for each in kind.fields} | more
+        case ArrayType():
+            return [inside(each, kind.element) for each in value]
+        case MapType():
+            return [(key, inside(each, kind.value)) for key, each in value]
     return value
 
 
@@ -585,26 +570,23 @@ def test_nested_values_survive_renames_slices_and_growth(
     rows = data.draw(st.lists(values(kind), min_size=1, max_size=12))
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start, len(rows)))
-    renamed = partial(
-        changed_structs, kind=kind, name=lambda field: field.physical_name, more={"dropped": 1}
-    )
-    stored = pa.array([renamed(row) for row in rows], physical(kind))
+
+    def changed(name: Callable[[Field], str], **more: object) -> list[Any]:
+        return [changed_structs(row, kind, name, more) for row in rows]
+
+    stored = pa.array(changed(lambda field: field.physical_name, dropped=1), physical(kind))
     later = grown(kind)
     sliced = Conformer("x").conform(stored[start:stop], later, "c")
     sliced.validate(full=True)
     assert sliced.type == arrow_type(later)
-    with_later = partial(
-        changed_structs, kind=kind, name=lambda field: field.name, more={"later": None}
-    )
-    expected = [with_later(row) for row in rows]
+    expected = changed(lambda field: field.name, later=None)
     assert sliced.to_pylist() == expected[start:stop]
     storage = Storage.open(tmp_path)
     file = put(storage, pa.table({"c": stored}), row_group_size=data.draw(st.integers(1, 5)))
     marked = data.draw(st.sets(st.integers(0, len(rows) - 1)))
     found = table_of(storage, file, Scan(struct(c=later)), Bitmap(sorted(marked)))
-    assert found["c"].to_pylist() == [
-        row for position, row in enumerate(expected) if position not in marked
-    ]
+    left = [row for position, row in enumerate(expected) if position not in marked]
+    assert found["c"].to_pylist() == left
 
 
 @pytest.mark.parametrize(

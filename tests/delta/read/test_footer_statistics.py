@@ -11,15 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.delta.read.footer_statistics import file_statistics, row_count
+from delvec.delta.read.footer_statistics import file_statistics
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.errors import FormatError
-from delvec.storage import Storage
-from tests.delta.builder import field_of
+from tests.delta.builder import field_of, struct_of
 
 LAST = "\U0010ffff"
 
@@ -29,18 +28,13 @@ def metadata_of(
     properties: Mapping[str, str] | None = None,
     partitions: Sequence[str] = (),
 ) -> Metadata:
-    return Metadata.from_json(
-        {
-            "schemaString": json.dumps(struct(columns)),
-            "partitionColumns": list(partitions),
-            "configuration": dict(properties or {}),
-        }
-    )
+    text = json.dumps(struct(columns))
+    told = {"partitionColumns": list(partitions), "configuration": dict(properties or {})}
+    return Metadata.from_json({"schemaString": text, **told})
 
 
 def struct(columns: Mapping[str, Any]) -> dict[str, Any]:
-    fields = [field_of(name, kind) for name, kind in columns.items()]
-    return {"type": "struct", "fields": fields}
+    return struct_of(*(field_of(name, kind) for name, kind in columns.items()))
 
 
 def footer_of(table: pa.Table, **options: Any) -> pq.FileMetaData:  # noqa: ANN401
@@ -132,11 +126,9 @@ def test_bounds_are_those_of_all_row_groups() -> None:
 
 def test_decimals_keep_all_digits_in_json() -> None:
     number = "1234567890123456789012345678.0123456789"
-    values = [Decimal(number), Decimal("-0.0000000001")]
-    table = pa.table({"x": pa.array(values, pa.decimal128(38, 10))})
-    text = statistics_json(statistics_of(table, {"x": "decimal(38,10)"}))
-    assert f'"maxValues":{{"x":{number}}}' in text
-    assert '"minValues":{"x":-0.0000000001}' in text
+    values = pa.array([Decimal(number), Decimal("-0.0000000001")], pa.decimal128(38, 10))
+    text = statistics_json(statistics_of(pa.table({"x": values}), {"x": "decimal(38,10)"}))
+    assert f'"minValues":{{"x":-0.0000000001}},"maxValues":{{"x":{number}}}' in text
 
 
 @pytest.mark.parametrize(
@@ -186,13 +178,8 @@ def test_fields_of_structs_are_nested_and_count_the_nulls_of_their_struct() -> N
 def test_arrays_and_maps_have_none_and_do_not_shift_what_follows() -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     pairs = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
-    table = pa.table(
-        {
-            "a": pa.array([[1, 2]]),
-            "m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
-            "x": [7],
-        }
-    )
+    stored = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"a": pa.array([[1, 2]]), "m": stored, "x": [7]})
     found = statistics_of(table, {"a": array, "m": pairs, "x": "long"})
     assert (found["minValues"], found["nullCount"]) == ({"x": 7}, {"x": 0})
 
@@ -203,18 +190,12 @@ def test_a_column_that_the_file_has_not_is_null_in_all_rows() -> None:
 
 
 @given(st.text(max_size=80), st.integers(1, 34))
-@example("a" * 33, 32)
-@example("\u00fc" * 33, 32)
-@example("a" * 31 + "\U0001f600" + "b", 32)
-@example("a" * 32 + LAST + "b", 32)
-@example("a" * 32 + LAST * 40, 32)
 def test_cut_texts_still_bound_the_text(text: str, prefix: int) -> None:
     properties = {"delta.dataSkippingStringPrefixLength": str(prefix)}
     low, high = bounds_of([text], pa.string(), "string", properties)
     assert low.encode() <= text.encode()
     assert low == text[:prefix]
-    assert high is None or high.encode() >= text.encode()
-    assert high is None or len(high) <= 2 * prefix + 2
+    assert high is None or (high.encode() >= text.encode() and len(high) <= 2 * prefix + 2)
 
 
 @pytest.mark.parametrize(
@@ -275,12 +256,3 @@ def test_the_first_32_columns_have_statistics_partition_columns_not_counted() ->
     assert list(found["minValues"]) == names[:32]
     assert "tightBounds" not in found
     assert file_statistics(metadata, footer, tight_bounds=True)["tightBounds"] is True
-
-
-def test_rows_are_counted_by_the_footer(tmp_path: Any) -> None:  # noqa: ANN401
-    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").write_bytes(b"no Parquet")
-    storage = Storage.open(tmp_path)
-    assert row_count(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size) == 3
-    with pytest.raises(FormatError, match=r"b\.parquet"):
-        row_count(storage, "b.parquet", 10)

@@ -40,6 +40,10 @@ def spaced(builder: TableBuilder, files: int) -> list[Action]:
     return adds
 
 
+def ids_of(table: DeltaTable) -> list[int]:
+    return sorted(table.to_arrow().column("id").to_pylist())
+
+
 @pytest.fixture(scope="module")
 def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Twenty files with vectors, of which ten share a `.bin` file; version 1 has no vectors."""
@@ -57,7 +61,7 @@ def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
 
 def test_the_same_rows_come_from_a_bucket(table: DeltaTable) -> None:
     expected = [number for number in range(FILES * 10) if number // 10 % 10 != number % 10]
-    assert sorted(table.to_arrow().column("id").to_pylist()) == expected
+    assert ids_of(table) == expected
     assert table.count() == len(expected)
     files = table.to_arrow([("id", "=", 5)], ["id", "_file"]).to_pylist()
     assert files == [{"id": 5, "_file": f"{URI}/a b/part-0.parquet"}]
@@ -130,7 +134,7 @@ def test_a_vector_in_the_log_is_stored_anew(tmp_path: Path, s3: S3Server) -> Non
     table = uploaded(s3, tmp_path, "inline")
     report = table.check(repair=True)
     assert (report.findings, report.repaired_version, report.vector_files) == ((), 3, 1)
-    assert sorted(table.to_arrow().column("id").to_pylist()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert ids_of(table) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 MANY = 30
@@ -141,20 +145,13 @@ def many(s3: S3Server, tmp_path: Path) -> DeltaTable:
     """Thirty files; version 2 has vectors for all of them, in one file, version 3 has no files."""
     builder = TableBuilder.made(tmp_path / "t")
     adds = spaced(builder, MANY)
-    now = {"deletionTimestamp": int(time.time() * 1000)}
+    stats = {"stats": '{"numRecords": 10, "tightBounds": false}'}
     vectors = builder.write_vectors(*([9] for _ in adds))
-    stats = '{"numRecords": 10, "tightBounds": false}'
-    marked = [
-        add | {"deletionVector": vector, "stats": stats}
-        for add, vector in zip(adds, vectors, strict=True)
-    ]
-    builder.commit(
-        *({"remove": removed(add) | now} for add in adds), *({"add": add} for add in marked)
-    )
-    builder.commit(*({"remove": removed(add) | now} for add in marked))
-    uri = f"s3://lake/{tmp_path.name}/orders"
-    s3.upload(builder.root, uri)
-    return DeltaTable.for_path(None, uri, s3.storage_options)
+    marked = [a | stats | {"deletionVector": v} for a, v in zip(adds, vectors, strict=True)]
+    gone, last = ([tombstone(add, 0) for add in some] for some in (adds, marked))
+    builder.commit(*gone, *({"add": add} for add in marked))
+    builder.commit(*last)
+    return uploaded(s3, builder.root, f"{tmp_path.name}/orders")
 
 
 @pytest.mark.parametrize("by_listing", [False, True])
@@ -194,7 +191,7 @@ def test_a_clone_refers_to_files_of_its_source(many: DeltaTable, s3: S3Server) -
     uri = many.storage.root.replace("orders", "copies/orders")
     many.clone(uri)
     clone = DeltaTable.for_path(None, uri, s3.storage_options)
-    assert sorted(clone.to_arrow()["id"].to_pylist()) == sorted(many.to_arrow()["id"].to_pylist())
+    assert ids_of(clone) == ids_of(many)
     paths = clone.snapshot().files.paths.to_pylist()
     assert all(path.startswith(f"{many.storage.root}/a b/") for path in paths)
     keys = [info.key for info in clone.storage.list(recursive=True)]
@@ -225,8 +222,7 @@ def aged_in_bucket(s3: S3Server, table: TableBuilder, uri: str) -> Storage:
 def age_in_bucket(s3: S3Server, storage: Storage) -> None:
     """Date the server's files back: it tells their times."""
     moment = time.time() - 30 * DAY
-    folder = s3.folder / "lake" / storage.root.removeprefix("s3://lake/")
-    for path in folder.rglob("*"):
+    for path in (s3.folder / "lake" / storage.root.removeprefix("s3://lake/")).rglob("*"):
         os.utime(path, (moment, moment))
 
 
@@ -248,12 +244,12 @@ def test_a_flat_table(s3: S3Server, tmp_path: Path) -> None:
         (table.root / orphan).write_bytes(b"x")
     storage = aged_in_bucket(s3, table, uri)
     handle = DeltaTable.for_path(None, uri, s3.storage_options)
-    before = sorted(handle.to_arrow().column("id").to_pylist())
+    before = ids_of(handle)
     report = handle.vacuum()
     assert sorted(report.files["path"].to_pylist()) == ["a/b/orphan.parquet", "orphan.parquet"]
     assert report.files_deleted == 2
     assert "_hidden/x" in keys(storage)
-    assert sorted(handle.to_arrow().column("id").to_pylist()) == before
+    assert ids_of(handle) == before
     assert handle.vacuum().files_deleted == 0
 
 
@@ -311,5 +307,5 @@ def test_the_log_is_cleaned(s3: S3Server, tmp_path: Path) -> None:
     handle = DeltaTable.for_path(None, uri, s3.storage_options)
     handle.set_properties(properties)
     assert handle.clean_log().files == {"commit": 5}
-    assert sorted(handle.to_arrow().column("id").to_pylist()) == list(range(5))
+    assert ids_of(handle) == list(range(5))
     assert json.loads(storage.read("_delta_log/_last_checkpoint"))["version"] == 5

@@ -26,15 +26,7 @@ from delvec.delta.traces.history import read_history
 from delvec.delta.traces.report import TracesReport
 from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
-from tests.delta.builder import (
-    MAPPED,
-    TableBuilder,
-    field_of,
-    mapped_field,
-    protocol_of,
-    removed,
-    struct_of,
-)
+from tests.delta import builder
 from tests.delta.vacuum.aging import age
 
 Action = dict[str, Any]
@@ -67,14 +59,14 @@ def statistics(**columns: Any) -> str:  # noqa: ANN401
     return json.dumps(found | {"nullCount": nulls})
 
 
-def leave_in_log(table: TableBuilder, **stats: Any) -> None:  # noqa: ANN401
+def leave_in_log(table: builder.TableBuilder, **stats: Any) -> None:  # noqa: ANN401
     """Add a file and remove it, so that the log alone tells of its values."""
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
     table.add(entry | {"dataChange": True, "stats": json.dumps({"numRecords": 1, **stats})})
     table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
 
 
-class People(TableBuilder):
+class People(builder.TableBuilder):
     """A table of people, with a marked one among the three of a file."""
 
     # With a name after the marker instead, the marker is a bound of the statistics.
@@ -97,7 +89,7 @@ class People(TableBuilder):
         """Rewrite a file as PURGE does: without the marked row."""
         region = add["partitionValues"].get("region")
         new = self._rows("", name, [1, 3], ["Zoe", self.third], region) | {"dataChange": False}
-        gone = removed(add) | {"deletionTimestamp": now_ms(), "dataChange": False}
+        gone = builder.removed(add) | {"deletionTimestamp": now_ms(), "dataChange": False}
         self.commit({"remove": gone}, {"add": new})
 
     def _rows(
@@ -152,7 +144,7 @@ def test_each_place_has_its_kind_its_rows_its_versions_and_its_steps(tmp_path: P
     table.add(live, half, gone)
     table.delete_rows(half, [1])
     moment = now_ms()
-    table.commit({"remove": removed(gone) | {"deletionTimestamp": moment}})
+    table.commit({"remove": builder.removed(gone) | {"deletionTimestamp": moment}})
     for folder, name in (("", "orphan"), ("_temporary/0/", "part"), ("_change_data/", "cdc")):
         table.file(f"{name}.parquet", folder=folder)
     table.commit({"cdc": {"path": "_change_data/cdc.parquet", "partitionValues": {}, "size": 9}})
@@ -207,7 +199,7 @@ def test_every_step_of_an_erasure_agrees_with_the_bytes_on_disk(
     predicate = {"operationParameters": {"predicate": f"[\"(name = '{MARKER}')\"]"}}
     actions: list[Action] = [
         {"commitInfo": {"operation": "DELETE", **predicate}},
-        {"remove": removed(add) | {"deletionTimestamp": now_ms()}},
+        {"remove": builder.removed(add) | {"deletionTimestamp": now_ms()}},
         {"add": new},
     ]
     change = set()
@@ -243,7 +235,7 @@ def test_statistics_of_live_rows_or_wrong_ones_hide_no_rows(tmp_path: Path) -> N
     tight = json.loads(statistics(id=[1, 3], name=["Zoe", "Bob"]))
     stats = json.dumps(tight | {"numRecords": 3, "tightBounds": True})
     marked = add | {"stats": stats, "deletionVector": vector}
-    table.commit({"remove": removed(add)}, {"add": marked})
+    table.commit({"remove": builder.removed(add)}, {"add": marked})
     table.put("b.parquet", more={"stats": statistics(id=[1, 2, 3], name=["Ann", "Bea", "Cyd"])})
     assert found(traces(tmp_path)) == {"deleted": {"a.parquet"}, "live": {"b.parquet"}}
 
@@ -281,7 +273,9 @@ def test_any_type_is_searched_in_the_log(
 ) -> None:
     fields = {"id": "long", "day": "date", "price": "double", "at": "timestamp"}
     bounds = {"id": 2, "day": "2024-01-31", "price": 1.5, "at": "2024-01-31T12:00:00.123Z"}
-    leave_in_log(TableBuilder.made(tmp_path, fields=fields), minValues=bounds, maxValues=bounds)
+    leave_in_log(
+        builder.TableBuilder.made(tmp_path, fields=fields), minValues=bounds, maxValues=bounds
+    )
     for where in ((column, "=", value), (column, "in", [value, other])):
         assert found(traces(tmp_path, [where])) == {"log": commits(1)}
     assert traces(tmp_path, [(column, "=", other)]).is_empty
@@ -335,7 +329,7 @@ OF = f"request of {MARKER}"
 
 def described(**field: Any) -> Action:  # noqa: ANN401
     """The metadata of a table whose column has something to tell."""
-    schema = json.dumps(struct_of(field_of("name", "string", **field)))
+    schema = json.dumps(builder.struct_of(builder.field_of("name", "string", **field)))
     return {"id": "x", "format": {"provider": "parquet"}, "schemaString": schema}
 
 
@@ -461,7 +455,7 @@ def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> Non
     path = "region=far%252Foff/a.parquet"
     own = {"partitionValues": {"region": "far/off"}, "path": path}
     add = table.put("a.parquet", marked=False, region="far%2Foff", more=own)
-    table.commit({"remove": removed(add)})
+    table.commit({"remove": builder.removed(add)})
     table.file("b.parquet", marked=False, region="far%2Foff")
     (tmp_path / "region=far%2Foff/_SUCCESS").touch()
     # A remove without partition values has them in its path.
@@ -487,7 +481,7 @@ def test_tombstones_keep_a_partition_value_in_checkpoints_until_they_expire(tmp_
     table = people(tmp_path, partition_columns=["region"])
     add = table.put("a.parquet", marked=False, region="north")
     moment = now_ms()
-    table.commit({"remove": removed(add) | {"deletionTimestamp": moment}})
+    table.commit({"remove": builder.removed(add) | {"deletionTimestamp": moment}})
     table.handle.vacuum(retention_hours=0, force=True)
     report = traces(tmp_path, [("region", "=", "north")])
     assert set(found(report)) == {"log"}
@@ -512,20 +506,20 @@ def test_an_orphan_whose_partition_nobody_knows_could_hold_anything(tmp_path: Pa
     assert traces(tmp_path, [("name", "=", "Tom")]).is_empty
 
 
-def define(table: TableBuilder, *columns: tuple[str, str, str]) -> None:
+def define(table: builder.TableBuilder, *columns: tuple[str, str, str]) -> None:
     """Give a table with column mapping columns of names, physical names and types."""
     table.fields = [
-        mapped_field(name, kind, number, physical)
+        builder.mapped_field(name, kind, number, physical)
         for number, (name, physical, kind) in enumerate(columns, 1)
     ]
     table.redefine()
 
 
-def with_mapping(root: Path, *columns: tuple[str, str, str]) -> TableBuilder:
-    properties = {**MAPPED, "delta.columnMapping.maxColumnId": "9"}
-    protocol = protocol_of("deletionVectors", "columnMapping")
+def with_mapping(root: Path, *columns: tuple[str, str, str]) -> builder.TableBuilder:
+    properties = {**builder.MAPPED, "delta.columnMapping.maxColumnId": "9"}
+    protocol = builder.protocol_of("deletionVectors", "columnMapping")
     properties["delta.enableDeletionVectors"] = "true"
-    table = TableBuilder(root, protocol=protocol, properties=properties)
+    table = builder.TableBuilder(root, protocol=protocol, properties=properties)
     define(table, *columns)
     return table
 
@@ -567,10 +561,10 @@ def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path, spelling
 
 
 def test_files_from_before_a_column_was_added_or_widened_are_read(tmp_path: Path) -> None:
-    table = TableBuilder.made(tmp_path, fields={"id": "integer"})
+    table = builder.TableBuilder.made(tmp_path, fields={"id": "integer"})
     old = table.append("old.parquet", {"id": pa.array([1, 2], pa.int32())})
     table.fields = {"id": "long", "name": "string"}
-    table.redefine({"remove": removed(old)})
+    table.redefine({"remove": builder.removed(old)})
     table.append("new.parquet", {"id": [2, 3_000_000_000], "name": [None, "Bob"]})
     both = {"live": {"new.parquet"}, "removed": {"old.parquet"}}
     assert found(traces(tmp_path, [("id", "=", 2)])) == both
@@ -580,11 +574,11 @@ def test_files_from_before_a_column_was_added_or_widened_are_read(tmp_path: Path
 
 
 def test_a_column_that_changed_its_type_is_read_as_it_was(tmp_path: Path) -> None:
-    table = TableBuilder.made(tmp_path, fields={"key": "long"})
+    table = builder.TableBuilder.made(tmp_path, fields={"key": "long"})
     old = table.append("old.parquet", {"key": [1, 2]})
     table.fields = {"key": "string"}
     new = table.write_file("new.parquet", {"key": ["1", "x"]})
-    table.redefine({"remove": removed(old)}, {"add": new})
+    table.redefine({"remove": builder.removed(old)}, {"add": new})
     texts = {"live": {"new.parquet"}, "unreadable": {"old.parquet"}}
     numbers = {"removed": {"old.parquet"}, "unreadable": {"new.parquet"}}
     assert found(traces(tmp_path, [("key", "=", "x")])) == texts
@@ -638,7 +632,7 @@ def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
     report = traces(clone.root)
     assert (found(report)["outside"], report.places[0].rows) == ({str(path)}, 1)
     assert "the table that the file belongs to" in str(report)
-    clone.commit({"remove": removed(full)})
+    clone.commit({"remove": builder.removed(full)})
     assert found(traces(clone.root))["outside"] == {str(path)}
     # A table inside of the folder, which vacuum leaves alone.
     people(source.root / "inner").put("b.parquet")
@@ -661,7 +655,7 @@ def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
     table.commit()
     table.checkpoint([add])
     table.write_hint()
-    table.commit({"remove": removed(add)})
+    table.commit({"remove": builder.removed(add)})
     table.drop_commits(0, 1)
     [place] = [each for each in traces(tmp_path).places if each.kind == "removed"]
     assert place.versions == (2, 2)
@@ -692,9 +686,9 @@ def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
     assert traces(tmp_path / "t", [("name", "=", "Tom")]).is_empty
 
 
-def named(root: Path, *partitions: str) -> TableBuilder:
+def named(root: Path, *partitions: str) -> builder.TableBuilder:
     fields = {"id": "long", "name": "string"}
-    return TableBuilder.made(root, fields=fields, partition_columns=partitions)
+    return builder.TableBuilder.made(root, fields=fields, partition_columns=partitions)
 
 
 ANNA = [("name", "=", "Anna")]
@@ -705,7 +699,7 @@ def test_a_file_is_read_by_the_partitions_of_its_own_time(tmp_path: Path) -> Non
     add = table.append("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
     table.write_file("name=Anna/orphan.parquet", {"id": [3]}, {"name": "Anna"})
     table.partition_columns = []
-    table.redefine({"remove": removed(add)})
+    table.redefine({"remove": builder.removed(add)})
     table.append("b.parquet", {"id": [4], "name": ["Bob"]})
     table.write_file("lost.parquet", {"id": [5], "name": ["Bob"]})
     assert found(traces(tmp_path, ANNA)) == {
@@ -719,7 +713,7 @@ def test_columns_that_became_partitions_later_are_read_from_older_files(tmp_path
     table = named(tmp_path)
     add = table.append("a.parquet", {"id": [1], "name": ["Anna"]})
     table.partition_columns = ["name"]
-    table.redefine({"remove": removed(add)})
+    table.redefine({"remove": builder.removed(add)})
     assert found(traces(tmp_path, ANNA)) == {"removed": {"a.parquet"}}
     # A live file of the new kind changes nothing.
     table.append("c.parquet", {"id": [1]}, {"name": "Cyd"})
@@ -772,7 +766,7 @@ def test_what_a_vacuum_leaves_alone_is_no_orphan(tmp_path: Path) -> None:
 
 def test_a_file_removed_in_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
     table = people(tmp_path)
-    gone = removed(table.put("a.parquet")) | {"deletionTimestamp": 2**62}
+    gone = builder.removed(table.put("a.parquet")) | {"deletionTimestamp": 2**62}
     table.commit({"remove": gone})
     report = traces(tmp_path)
     assert report.gone_at is not None
@@ -802,7 +796,7 @@ def test_values_of_any_type_are_found_in_texts_without_a_header(
 ) -> None:
     fields = {"id": "long", "name": "string", "price": "double", "cost": "decimal(38,2)"}
     fields |= {"at": "timestamp", "day": "date", "flag": "boolean", "raw": "binary"}
-    TableBuilder.made(tmp_path, fields=fields)
+    builder.TableBuilder.made(tmp_path, fields=fields)
     (tmp_path / "other.csv").write_text("7,Zoe,2.5,2023-05-05,2023-05-05 05:05:05\n")
     (tmp_path / "export.csv").write_text(f"{line}\n")
     report = traces(tmp_path, [where])
@@ -828,7 +822,7 @@ def test_folders_behind_links_are_searched_where_the_log_names_files(tmp_path: P
     table = people(tmp_path / "t", partition_columns=["region"])
     add = table.put("a.parquet", region="north")
     table.file("orphan.parquet", region="north")
-    table.commit({"remove": removed(add)})
+    table.commit({"remove": builder.removed(add)})
     for name in ("region=north", "_delta_log"):
         (table.root / name).rename(tmp_path / name)
         (table.root / name).symlink_to(tmp_path / name)

@@ -44,12 +44,13 @@ class Places:
         return None if places is None else Bitmap(sorted({places[row] for row in rows}))
 
 
-def made(path: Path) -> TableBuilder:
-    """Make two files of four rows: 0 to 3 and 10 to 13."""
-    builder = TableBuilder.made(path)
+@pytest.fixture
+def builder(tmp_path: Path) -> TableBuilder:
+    """Two files of four rows: 0 to 3 and 10 to 13."""
+    made = TableBuilder.made(tmp_path / "t")
     for name, start in (("a", 0), ("b", 10)):
-        builder.append(name, {"id": list(range(start, start + 4))})
-    return builder
+        made.append(name, {"id": range(start, start + 4)})
+    return made
 
 
 def rewritten(
@@ -87,21 +88,18 @@ BOTH = {"new": ("a", "b")}
 APART = {"new-a": ("a",), "new-b": ("b",)}
 
 
-def test_deleted_rows_are_deleted_in_the_new_file(tmp_path: Path) -> None:
-    builder = made(tmp_path / "t")
-    path = builder.root
-    done = committed(
-        builder, rewritten(builder, BOTH), lambda: delete(path, 1, 12), lambda: delete(path, 2)
-    )
+def test_deleted_rows_are_deleted_in_the_new_file(builder: TableBuilder) -> None:
+    path, change = builder.root, rewritten(builder, BOTH)
+    done = committed(builder, change, lambda: delete(path, 1, 12), lambda: delete(path, 2))
     assert (ids(path), list(live(opened(path)))) == ([0, 3, 10, 11, 13], ["new"])
     assert done.reconciled == 3
     assert not unnamed_files(path)
 
 
-def test_a_delete_that_wins_once_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = made(tmp_path / "t")
-    path = builder.root
-    change = rewritten(builder, BOTH)
+def test_a_delete_that_wins_once_again(
+    builder: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, change = builder.root, rewritten(builder, BOTH)
     waiting = [3, 13]
     write = Storage.write_if_absent
 
@@ -117,81 +115,62 @@ def test_a_delete_that_wins_once_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert not unnamed_files(path)
 
 
-def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
-    builder = made(tmp_path / "t")
+def test_without_rows_there_is_no_new_file(builder: TableBuilder) -> None:
     path = builder.root
     delete(path, 0, 1)
-    change = Change(
-        Operation("OPTIMIZE"),
-        rewrites=(
-            Rewrite(
-                (live(opened(path))["a"],),
-                FileEntry("new", builder.write_file("new", {"id": [2, 3]})),
-                2,
-                Places({"a": {2: 0, 3: 1}}),
-            ),
-        ),
-        data_change=False,
-    )
-    # By hand: delvec would remove a file without live rows, and the rewrite would be given up.
     base = opened(path)
-    entry = live(base)["a"].add
+    file, new = live(base)["a"], FileEntry("new", builder.write_file("new", {"id": [2, 3]}))
+    rewrite = Rewrite((file,), new, 2, Places({"a": {2: 0, 3: 1}}))
+    change = Change(Operation("OPTIMIZE"), rewrites=(rewrite,), data_change=False)
+    # By hand: delvec would remove a file without live rows, and the rewrite would be given up.
     [vector] = builder.write_vectors([0, 1, 2, 3])
     builder.version = base.version
-    builder.commit({"add": {**entry, "deletionVector": vector}}, {"remove": removed(dict(entry))})
+    gone = {"remove": removed(dict(file.add))}
+    builder.commit({"add": {**file.add, "deletionVector": vector}}, gone)
     put(base, change)
     assert ids(path) == [10, 11, 12, 13]
     assert not unnamed_files(path)
 
 
+Known = Mapping[str, Mapping[int, int]]
+ONE_PLACE = dict.fromkeys(range(4), 0)
+
+
 @pytest.mark.parametrize(
-    ("known", "why"),
+    ("known", "gone", "error", "message"),
     [
-        ({"b": {0: 4, 1: 5, 2: 6, 3: 7}}, "unknown"),
-        ({"a": dict.fromkeys(range(4), 0), "b": dict.fromkeys(range(4), 0)}, "the same place"),
+        ({"b": {n: 4 + n for n in range(4)}}, (1, 12), ConflictError, "changed all files"),
+        ({"a": ONE_PLACE, "b": ONE_PLACE}, (1, 12), ConflictError, "changed all files"),
+        ({"a": ONE_PLACE, "b": {n: 4 + n for n in range(4)}}, (1, 2), PlanError, "live rows"),
     ],
+    ids=["unknown", "the same place", "rows would be lost"],
 )
-def test_what_is_unsure_is_let_be(
-    tmp_path: Path, known: Mapping[str, Mapping[int, int]], why: str
+def test_what_is_not_known_for_sure_is_given_up(
+    builder: TableBuilder, known: Known, gone: tuple[int, int], error: type[Exception], message: str
 ) -> None:
-    builder = made(tmp_path / "t")
     path = builder.root
-    change = rewritten(builder, BOTH, known)
-    with pytest.raises(ConflictError, match="changed all files"):
-        committed(builder, change, lambda: delete(path, 1, 12))
-    assert ids(path) == [0, 2, 3, 10, 11, 13], why
-    assert not unnamed_files(path)
+    with pytest.raises(error, match=message):
+        committed(builder, rewritten(builder, BOTH, known), lambda: delete(path, *gone))
+    assert ids(path) == [row for row in (*range(4), *range(10, 14)) if row not in gone]
+    assert error is PlanError or not unnamed_files(path)
 
 
-def test_a_map_that_loses_rows_is_stopped_by_the_count(tmp_path: Path) -> None:
-    builder = made(tmp_path / "t")
-    path = builder.root
-    known = {"a": dict.fromkeys(range(4), 0), "b": {n: 4 + n for n in range(4)}}
-    with pytest.raises(PlanError, match="live rows"):
-        committed(builder, rewritten(builder, BOTH, known), lambda: delete(path, 1, 2))
-    assert ids(path) == [0, 3, 10, 11, 12, 13]
-
-
-def test_files_that_somebody_removed_are_left_to_them(tmp_path: Path) -> None:
-    builder = made(tmp_path / "t")
-    path = builder.root
-    change = rewritten(builder, APART)
-    snapshot = opened(path)
-    removal = Change(Operation("DELETE"), removed=(live(snapshot)["a"],))
+def test_files_that_somebody_removed_are_left_to_them(builder: TableBuilder) -> None:
+    path, change = builder.root, rewritten(builder, APART)
+    removal = Change(Operation("DELETE"), removed=(live(opened(path))["a"],))
     done = committed(builder, change, lambda: committed(builder, removal))
-    assert (len(done.change.rewrites), ids(path)) == (1, [10, 11, 12, 13])
-    assert list(live(opened(path))) == ["new-b"]
+    assert len(done.change.rewrites) == 1
+    assert (ids(path), list(live(opened(path)))) == ([10, 11, 12, 13], ["new-b"])
     assert not unnamed_files(path)
 
 
-def test_a_cleaned_log_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = made(tmp_path / "t")
-    path = builder.root
-    change = rewritten(builder, BOTH)
-    base = opened(path)
+def test_a_cleaned_log_is_a_conflict(
+    builder: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, change, base = builder.root, rewritten(builder, BOTH), opened(builder.root)
     delete(path, 1)
     delete(path, 2)
-    DeltaTable.for_path(None, path).checkpoint()
+    builder.handle.checkpoint()
     gone = builder.commit_path(base.version + 1)
     write = Storage.write_if_absent
 
@@ -215,14 +194,9 @@ def table(tmp_path: Path) -> Path:
 
 
 def append(*sources: SourceRead, name: str = "new.parquet") -> Change:
-    entry: dict[str, Any] = {
-        "path": name,
-        "partitionValues": {},
-        "size": 1,
-        "modificationTime": 0,
-        "dataChange": True,
-        "stats": '{"numRecords": 1, "minValues": {"id": 50}, "maxValues": {"id": 50}}',
-    }
+    stats = '{"numRecords": 1, "minValues": {"id": 50}, "maxValues": {"id": 50}}'
+    entry: dict[str, Any] = {"path": name, "partitionValues": {}, "size": 1, "modificationTime": 0}
+    entry |= {"dataChange": True, "stats": stats}
     return Change(Operation("WRITE", reads=ReadSet(sources=sources)), added=(entry,))
 
 

@@ -21,12 +21,7 @@ from delvec.delta.skipping.predicate import Always
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
 from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet, SourceRead
 from delvec.delta.write.commit import commit
-from delvec.delta.write.commit_actions import (
-    commit_info_body,
-    encode_lines,
-    remove_body,
-    require_valid,
-)
+from delvec.delta.write.commit_actions import remove_body, require_valid
 from delvec.delta.write.conflicts import validate_source_read
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.row_tracking import assign_row_ids, high_water_mark, materialized_columns
@@ -441,17 +436,6 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
         "deletionVector": vector(2),
         "stats": '{"numRecords": 10}',
     }
-
-
-def test_a_commit_says_all_of_itself_in_texts() -> None:
-    change = Change(Operation("MERGE", {"a": ["ü", 1], "b": "plain"}, user_metadata="why"))
-    info = commit_info_body(change, -1, "Serializable", 5, "t")
-    assert info["operationParameters"] == {"a": '["ü", 1]', "b": "plain"}
-    assert info["userMetadata"] == "why"
-    assert "readVersion" not in info
-    assert all(isinstance(value, str) for value in info["operationMetrics"].values())
-    [line] = encode_lines([{"commitInfo": info}]).splitlines()
-    assert json.loads(line)["commitInfo"] == info
 
 
 # Files that an operation leaves behind.
