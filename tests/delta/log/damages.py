@@ -60,17 +60,17 @@ def _flipped(data: bytes) -> bytes:
     return data[:-6] + bytes([data[-6] ^ 0x10]) + data[-5:]
 
 
-CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, errors.ChecksumError)
-CASES["a_vector_file_that_is_cut_short"] = partial(
-    _with_vector_file, lambda data: data[:-3], errors.TruncatedError
-)
-
-
 @case
 def a_vector_file_that_is_gone(root: Path) -> Damage:
     path = small_table(root)[0].vector_path()
     path.unlink()
     return Damage(errors.ObjectNotFoundError, (".parquet", path.name, str(root)))
+
+
+CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, errors.ChecksumError)
+CASES["a_vector_file_that_is_cut_short"] = partial(
+    _with_vector_file, lambda data: data[:-3], errors.TruncatedError
+)
 
 
 @case
@@ -83,12 +83,10 @@ def a_position_that_the_file_does_not_have(root: Path) -> Damage:
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "a_wrong_cardinality_in_the_log": ("part-1", {"cardinality": 3}, ("{file}", "{bin}", "3", "2")),
     "a_cardinality_of_nothing_for_a_vector_that_is_there": (
-        *("part-1", {"cardinality": 0}),
-        ("{file}", "{bin}", "2"),
+        *("part-1", {"cardinality": 0}, ("{file}", "{bin}", "2")),
     ),
     "a_vector_whose_cardinality_is_missing": (
-        *("part-1", {"cardinality": None}),
-        ("{file}", "cardinality", "{root}"),
+        *("part-1", {"cardinality": None}, ("{file}", "cardinality", "{root}")),
     ),
     "a_vector_whose_path_is_missing": ("part-1", {"pathOrInlineDv": None}, ("{file}", "{root}")),
     "a_vector_whose_kind_is_missing": ("part-1", {"storageType": None}, ("{file}", "{root}")),
@@ -97,8 +95,7 @@ DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "the_offset_of_another_vector": ("part-0", {"offset": 46}, ("{file}", "{bin}")),
     "a_vector_of_an_unknown_kind": ("part-0", {"storageType": "r"}, ("{file}", "'r'")),
     "a_vector_that_climbs_out_of_the_table": (
-        *("part-0", {"pathOrInlineDv": ".." + "0" * 20}),
-        ("{file}", "'..'", "{root}"),
+        *("part-0", {"pathOrInlineDv": ".." + "0" * 20}, ("{file}", "'..'", "{root}")),
     ),
     "an_absolute_vector_on_another_kind_of_store": (
         *("part-0", {"storageType": "p", "pathOrInlineDv": "s3://elsewhere/dv.bin"}),
@@ -155,18 +152,16 @@ def _without(action: Action, name: str) -> Action:
     return {key: value for key, value in action.items() if key != name}
 
 
-@case
-def a_commit_that_is_missing_in_the_middle(root: Path) -> Damage:
+def _without_commit(version: int, root: Path) -> Damage:
     table, _ = small_table(root)
-    table.drop_commits(1)
-    return Damage(errors.FormatError, (str(root), table.commit_path(1).name, "version 1"))
+    table.drop_commits(version)
+    return Damage(errors.FormatError, (str(root), table.commit_path(version).name))
 
 
-@case
-def a_first_commit_that_is_missing(root: Path) -> Damage:
-    table, _ = small_table(root)
-    table.drop_commits(0)
-    return Damage(errors.FormatError, (str(root), table.commit_path(0).name))
+CASES |= {
+    "a_commit_that_is_missing_in_the_middle": partial(_without_commit, 1),
+    "a_first_commit_that_is_missing": partial(_without_commit, 0),
+}
 
 
 def _without_action(kind: str, root: Path) -> Damage:
@@ -258,21 +253,16 @@ CASES |= {
 def files_of_another_format(root: Path) -> Damage:
     table, _ = small_table(root)
     table.provider = "orc"
-    table.commit({"metaData": table.metadata()})
+    table.redefine()
     return Damage(errors.UnsupportedFeatureError, (str(root), "orc"))
 
 
-def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:
-    """Make the small table live in a checkpoint alone."""
+def _with_checkpoint(change: Callable[[bytes], bytes], root: Path) -> Damage:
+    """Make the small table live in a checkpoint alone, and damage that."""
     table, adds = small_table(root)
-    paths = table.checkpoint(adds, parts=parts)
+    [path] = table.checkpoint(adds)
     table.write_hint()
     table.drop_commits(0, 1, 2)
-    return table, paths
-
-
-def _with_checkpoint(change: Callable[[bytes], bytes], root: Path) -> Damage:
-    _, [path] = _checkpointed(root)
     path.write_bytes(change(path.read_bytes()))
     return Damage(errors.FormatError, (path.name, "checkpoint"))
 
@@ -305,9 +295,11 @@ CASES |= {
 
 @case
 def a_part_of_a_checkpoint_that_is_missing(root: Path) -> Damage:
-    table, paths = _checkpointed(root, parts=2)
+    table, adds = small_table(root)
+    table.checkpoint(adds, parts=2)[1].unlink()
+    table.write_hint()
+    table.drop_commits(0, 1, 2)
     table.commit()
-    paths[1].unlink()
     return Damage(errors.FormatError, (str(root), table.commit_path(0).name))
 
 

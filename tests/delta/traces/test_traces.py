@@ -129,13 +129,21 @@ def people(root: Path, **options: Any) -> People:  # noqa: ANN401
     return People.made(root, fields=FIELDS, **options)
 
 
-def test_a_table_without_such_rows_has_no_traces(tmp_path: Path) -> None:
+def test_no_row_is_no_trace_if_the_condition_names_values(tmp_path: Path) -> None:
     people(tmp_path).put("a.parquet", marked=False)
     report = traces(tmp_path)
     assert (bool(report), report.is_empty, report.gone_at) == (False, True, None)
     assert "nothing is left" in str(report)
     assert json.loads(json.dumps(report.to_json()))["is_empty"] is True
     assert (report.files, report.log_files) == (1, 2)
+    # Without values the log is left open, and nothing is proved.
+    report = traces(tmp_path, [("id", ">", 100)])
+    facts = (bool(report), report.is_empty, report.places, report.log_judged, report.log_files)
+    assert facts == (True, False, (), False, 0)
+    headline, _, rest = str(report).partition("\n")
+    assert headline.endswith("version 1: no row was found, the log was not judged")
+    assert "not searched  the log" in rest
+    assert report.to_json()["is_empty"] is False
 
 
 def test_each_place_has_its_kind_its_rows_its_versions_and_its_steps(tmp_path: Path) -> None:
@@ -246,17 +254,6 @@ def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path
     # The value is in the log, but of a row that does not match.
     assert traces(tmp_path, [*WHERE, ("id", ">", 100)]).is_empty
     assert set(found(traces(tmp_path, [*WHERE, ("id", "<", 100)]))) == {"live", "log"}
-
-
-def test_a_condition_without_values_leaves_the_log_open_and_proves_nothing(tmp_path: Path) -> None:
-    people(tmp_path).put("a.parquet", marked=False)
-    report = traces(tmp_path, [("id", ">", 100)])
-    facts = (bool(report), report.is_empty, report.places, report.log_judged, report.log_files)
-    assert facts == (True, False, (), False, 0)
-    headline, _, rest = str(report).partition("\n")
-    assert headline.endswith("version 1: no row was found, the log was not judged")
-    assert "not searched  the log" in rest
-    assert report.to_json()["is_empty"] is False
 
 
 @pytest.mark.parametrize(
@@ -374,17 +371,6 @@ def test_every_string_of_the_log_counts(
     assert what in place.detail
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -> None:
-    table = people(tmp_path, properties={"note": OF})
-    add = table.file("a.parquet", marked=False) | {"tags": {"why": OF}}
-    files = table.checkpoint_with_sidecars([add], as_json=as_json)
-    manifest, tagged, other = (str(path.relative_to(tmp_path)) for path in files)
-    named = {place.path for place in traces(tmp_path).places}
-    assert {manifest, tagged} <= named
-    assert other not in named
-
-
 @pytest.mark.parametrize(
     ("value", "info", "is_found"),
     [
@@ -407,13 +393,6 @@ def test_numbers_count_by_value(
     assert bool(traces(tmp_path, [("id", "=", value)])) == is_found
 
 
-def test_a_predicate_with_an_earlier_name_of_the_column_counts(tmp_path: Path) -> None:
-    table = with_mapping(tmp_path, ("customer", "col-1", "long"))
-    table.commit({"commitInfo": {"operationParameters": {"predicate": "(Customer = 7)"}}})
-    define(table, ("client", "col-1", "long"))
-    assert found(traces(tmp_path, [("client", "=", 7)])) == {"log": commits(1)}
-
-
 def test_comments_in_the_footers_of_data_files_count(tmp_path: Path) -> None:
     table = people(tmp_path)
     key = "org.apache.spark.sql.parquet.row.metadata"
@@ -427,12 +406,20 @@ def test_comments_in_the_footers_of_data_files_count(tmp_path: Path) -> None:
     assert "rewrite its files by optimize(zorder_by), then vacuum()" in str(report)
 
 
-def test_what_the_newest_version_says_has_to_be_changed_first(tmp_path: Path) -> None:
-    people(tmp_path, properties={"note": OF})
+@pytest.mark.parametrize("as_json", [True, False])
+def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -> None:
+    table = people(tmp_path, properties={"note": OF})
+    # What the newest version says has to be changed first.
     [place] = traces(tmp_path).places
     first = "give the table other comments, defaults and properties"
     assert [step.action for step in place.steps] == [first, "checkpoint()", "clean_log()"]
     assert place.path in commits(0)
+    add = table.file("a.parquet", marked=False) | {"tags": {"why": OF}}
+    files = table.checkpoint_with_sidecars([add], as_json=as_json)
+    manifest, tagged, other = (str(path.relative_to(tmp_path)) for path in files)
+    places = {place.path for place in traces(tmp_path).places}
+    assert {manifest, tagged} <= places
+    assert other not in places
 
 
 def test_a_report_is_a_record_and_holds_digests_if_asked(tmp_path: Path) -> None:
@@ -533,8 +520,11 @@ def test_a_renamed_column_is_found_under_its_new_name(tmp_path: Path) -> None:
     table = with_mapping(tmp_path, ("old", "col-1", "string"))
     stats = json.dumps({"numRecords": 2, "minValues": {"col-1": MARKER}})
     table.add(table.write_file("a.parquet", {"col-1": [MARKER, "Bob"]}) | {"stats": stats})
+    # A short value counts in a predicate with an earlier name of the column.
+    table.commit({"commitInfo": {"operationParameters": {"predicate": "(Old = 7)"}}})
     define(table, ("name", "col-1", "string"))
     assert set(found(traces(tmp_path))) == {"live", "log"}
+    assert found(traces(tmp_path, [("name", "=", "7")])) == {"log": commits(2)}
     # The old name means the same column, of older versions.
     report = traces(tmp_path, [("old", "=", MARKER)])
     assert set(found(report)) == {"live", "log"}
@@ -668,14 +658,6 @@ def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
     assert (place.kind, place.versions) == ("orphan", None)
 
 
-def test_a_vector_that_is_gone_is_said_and_the_rows_count_as_live(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    table.delete_rows(table.put("a.parquet"), [1])
-    table.vector_path().unlink()
-    [place] = [each for each in traces(tmp_path).places if each.kind == "live"]
-    assert "vector cannot be read" in place.detail
-
-
 def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2, 3], "name": ["Zoe", MARKER, "Bob"]})
     write_deltalake(tmp_path / "t", rows)
@@ -764,11 +746,15 @@ def test_what_a_vacuum_leaves_alone_is_no_orphan(tmp_path: Path) -> None:
     assert set(table.handle.vacuum(dry_run=True).files["path"].to_pylist()) == there["orphan"]
 
 
-def test_a_file_removed_in_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
+def test_a_vector_that_is_gone_and_a_time_that_python_lacks_are_shown(tmp_path: Path) -> None:
     table = people(tmp_path)
-    gone = builder.removed(table.put("a.parquet")) | {"deletionTimestamp": 2**62}
+    table.delete_rows(table.put("a.parquet"), [1])
+    table.vector_path().unlink()
+    gone = builder.removed(table.put("b.parquet")) | {"deletionTimestamp": 2**62}
     table.commit({"remove": gone})
     report = traces(tmp_path)
+    [place] = [each for each in report.places if each.kind == "live"]
+    assert (place.path, "vector cannot be read" in place.detail) == ("a.parquet", True)
     assert report.gone_at is not None
     assert "9999-12-31 23:59 UTC" in str(report)
 
@@ -846,20 +832,17 @@ def test_predicates_are_json_inside_of_json(tmp_path: Path, name: str, times: in
     assert "text" in found(traces(tmp_path, [("name", "=", name)]))
 
 
-def test_a_dropped_column_that_no_version_defines_could_hold_anything(tmp_path: Path) -> None:
-    table = with_mapping(tmp_path, ID, LATER)
+def test_dropped_columns_of_no_version_or_of_other_types(tmp_path: Path) -> None:
+    table = with_mapping(tmp_path / "none", ID, LATER)
     stats = json.dumps({"numRecords": 1, "minValues": {"col-2": MARKER}})
     add = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
     table.add(add | {"stats": stats})
-    report = traces(tmp_path)
+    report = traces(table.root)
     assert found(report) == {"unreadable": {"old.parquet"}, "log": commits(1)}
     assert "col-2: it was dropped" in str(report)
-
-
-def test_a_name_of_a_dropped_column_may_be_one_of_another_type(tmp_path: Path) -> None:
-    table = with_mapping(tmp_path, NAME)
+    table = with_mapping(tmp_path / "other", NAME)
     table.append("old.parquet", {"col-2": [MARKER]})
     define(table, ("name", "col-9", "long"))
     table.append("new.parquet", {"col-9": [7]})
-    assert found(traces(tmp_path)) == {"dropped": {"old.parquet"}}
-    assert found(traces(tmp_path, [("name", "=", 7)])) == {"live": {"new.parquet"}}
+    assert found(traces(table.root)) == {"dropped": {"old.parquet"}}
+    assert found(traces(table.root, [("name", "=", 7)])) == {"live": {"new.parquet"}}
