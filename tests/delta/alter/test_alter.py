@@ -133,7 +133,7 @@ class TestNewTables:
             (NESTED, ["s"], "partitioned by s"),
         ],
     )
-    def test_other_partitions_are_refused(
+    def test_partitions_are_refused(
         self, schema: StructType, columns: list[str], text: str
     ) -> None:
         with pytest.raises(DelvecError, match=text):

@@ -135,7 +135,7 @@ class TestInABucket:
     def storage(self, s3: S3Server) -> Storage:
         return Storage.open(f"s3://lake/{uuid4().hex}/t", s3.storage_options)
 
-    def test_files_below_are_found_and_markers_of_folders_are_none(
+    def test_files_are_found_and_no_markers_of_folders(
         self, storage: Storage, s3: S3Server
     ) -> None:
         (s3.folder / storage.root.removeprefix("s3://") / "empty").mkdir(parents=True)

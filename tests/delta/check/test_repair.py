@@ -65,8 +65,7 @@ def test_a_vector_of_an_odd_form_is_stored_anew(tmp_path: Path, form: str) -> No
     assert json.loads(info["operationParameters"]["repairs"]) == {"rewrite-vector": 1}
     assert "Version 3 was committed" in str(report)
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
-    rows = query.execute("SELECT id FROM t ORDER BY id").read_all()
-    assert rows["id"].to_pylist() == before
+    assert query.execute("SELECT id FROM t ORDER BY id").read_all()["id"].to_pylist() == before
     history = DeltaTable.for_path(None, tmp_path).arrow_history(1).to_pylist()
     assert history[0]["operation"] == "FSCK REPAIR"
 
@@ -136,8 +135,7 @@ def test_one_of_two_entries_that_delete_the_same_rows_is_removed(tmp_path: Path)
     assert found(checked(tmp_path)) == twice
     repaired = checked(tmp_path, repair=True)
     assert [(each.kind, each.files) for each in repaired.repairs] == [("remove-duplicate", 2)]
-    assert repaired.errors == 0
-    assert ids(tmp_path) == [*range(1, 9), *range(10, 13), *range(15, 20)]
+    assert (repaired.errors, ids(tmp_path)) == (0, [*range(1, 9), *range(10, 13), *range(15, 20)])
     gone = {each["path"] for each in actions(tmp_path, "remove")}
     assert gone == {PART, absolute}  # the plain spelling stays
 
@@ -264,9 +262,7 @@ def test_a_damaged_checkpoint_is_set_aside_if_commits_are_there(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("gone", [(0,), (2, 3)], ids=["the first commit", "its own and the next"])
-def test_a_damaged_checkpoint_that_is_needed_is_left_alone(
-    tmp_path: Path, gone: tuple[int, ...]
-) -> None:
+def test_a_needed_checkpoint_is_left_alone(tmp_path: Path, gone: tuple[int, ...]) -> None:
     table, path = damaged_checkpoint(tmp_path, "cut")
     table.drop_commits(*gone)
     report = checked(tmp_path, repair=True)

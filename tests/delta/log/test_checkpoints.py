@@ -277,9 +277,7 @@ def test_statistics_are_text_and_columns_by_default(tmp_path: Path) -> None:
         ("false", "false", {"stats"}),  # row counts are never lost
     ],
 )
-def test_properties_choose_forms(
-    tmp_path: Path, text: str, columns: str, expected: set[str]
-) -> None:
+def test_forms_are_chosen(tmp_path: Path, text: str, columns: str, expected: set[str]) -> None:
     chosen = {"writeStatsAsJson": text, "writeStatsAsStruct": columns}
     [add] = actions_of(written(table_with_statistics(tmp_path, **chosen)), "add")
     assert {name for name in add if name.startswith("stats")} == expected
@@ -319,11 +317,9 @@ def test_a_checkpoint_of_the_second_kind_has_a_sidecar(tmp_path: Path, files: in
     assert [each["version"] for each in actions_of(path, "checkpointMetadata")] == [2]
     sidecars = actions_of(path, "sidecar")
     sizes = [(table.log / "_sidecars" / each["path"]).stat().st_size for each in sidecars]
-    assert sizes == [each["sizeInBytes"] for each in sidecars]
-    assert len(sizes) == (1 if files else 0)
+    assert (sizes, len(sizes)) == ([each["sizeInBytes"] for each in sidecars], 1 if files else 0)
     without_commits(table)
-    assert rows_of(table.root) == before
-    assert hint_of(table)["numOfAddFiles"] == files
+    assert (rows_of(table.root), hint_of(table)["numOfAddFiles"]) == (before, files)
 
 
 FILES = 200
@@ -345,8 +341,7 @@ def read(path: Path) -> dict[str, Any]:
 def test_a_checkpoint_that_is_read_by_row_groups_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statistics: Literal["json", "columns", "both"]
 ) -> None:
-    shape = Shape(FILES, "classic", row_group=30, statistics=statistics)
-    write_delta_table(tmp_path, shape)
+    write_delta_table(tmp_path, Shape(FILES, "classic", row_group=30, statistics=statistics))
     expected = read(tmp_path)
     monkeypatch.setattr(checkpoint_reader, "_BYTES_AT_ONCE", 1)
     monkeypatch.setattr(columns, "_BYTES_AT_ONCE", 1000)
@@ -389,8 +384,7 @@ def test_setting_a_property_reads_no_files(tmp_path: Path, monkeypatch: pytest.M
         raise AssertionError("all files are replayed")
 
     monkeypatch.setattr(snapshot, "replay_commits", refused)
-    done = DeltaTable.for_path(None, tmp_path).set_properties({"owner": "lake"})
-    assert done.version == 11
+    assert DeltaTable.for_path(None, tmp_path).set_properties({"owner": "lake"}).version == 11
 
 
 def test_small_reads_take_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,9 +147,7 @@ def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "gone"), [(3, (0, 1)), (2, (0, 1, 2))], ids=["commits before it", "none before"]
 )
-def test_history_survives_a_cleaning(
-    tmp_path: Path, checkpoint: int, gone: tuple[int, ...]
-) -> None:
+def test_a_cleaned_history_goes_on(tmp_path: Path, checkpoint: int, gone: tuple[int, ...]) -> None:
     storage = plain_table(tmp_path, hours(*range(5)))
     write_checkpoint(tmp_path, checkpoint)
     for version in gone:
@@ -196,7 +194,7 @@ def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
         (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), "UTC", 1),
     ],
 )
-def test_a_time_finds_a_version(
+def test_times_have_versions(
     tmp_path: Path, moment: datetime | str, zone: str, version: int
 ) -> None:
     assert find_version_at(plain_table(tmp_path, hours(0, 1, 2, 12, 13)), moment, zone) == version

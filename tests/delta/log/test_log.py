@@ -86,8 +86,7 @@ class TestSegments:
         table.checkpoint([a, b], parts=2)[0].unlink()
         segment = find_segment(Storage.open(table.root))
         assert segment.checkpoint is not None
-        assert segment.checkpoint.version == 1
-        assert live(table.root) == {"a": None, "b": None}
+        assert (segment.checkpoint.version, live(table.root)) == (1, {"a": None, "b": None})
 
     def test_with_a_hint_the_log_is_listed_from_there(self, table: TableBuilder) -> None:
         commit_each(table, "abc")

@@ -121,9 +121,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, source: DeltaTable) -> None:
         ("s3://lake/t", "the same kind of store"),
     ],
 )
-def test_other_targets_are_refused(
-    tmp_path: Path, source: DeltaTable, target: str, message: str
-) -> None:
+def test_targets_are_refused(tmp_path: Path, source: DeltaTable, target: str, message: str) -> None:
     small_table(tmp_path / "taken")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
@@ -188,7 +186,7 @@ def test_row_tracking_needs_the_row_counts(tmp_path: Path) -> None:
         DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "clone")
 
 
-def test_both_tables_change_independently(
+def test_both_tables_change_on_their_own(
     tmp_path: Path, small: TableBuilder, source: DeltaTable
 ) -> None:
     table = cloned(source, tmp_path / "clone")

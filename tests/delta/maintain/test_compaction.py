@@ -64,9 +64,7 @@ def chosen(files: FileSet, target: int, ratio: float = 0.05, least: int | None =
         ([], []),
     ],
 )
-def test_live_bytes_choose_them(
-    tmp_path: Path, files: list[File], expected: list[list[int]]
-) -> None:
+def test_live_bytes_choose(tmp_path: Path, files: list[File], expected: list[list[int]]) -> None:
     assert chosen(files_of(tmp_path / "t", files), 100) == expected
 
 

@@ -277,8 +277,7 @@ def test_types_are_those_of_spark_and_values_are_read(tmp_path: Path, name: str)
     rows = [value] if name == "pair" else [value, None]
     write(tmp_path / "a.parquet", {"a": pa.array(rows, stored)})
     table = convert(tmp_path, properties=OFF)
-    assert str(table.schema) == f"struct<a:{expected}>"
-    assert table.to_arrow()["a"].to_pylist() == rows
+    assert (str(table.schema), table.to_arrow()["a"].to_pylist()) == (f"struct<a:{expected}>", rows)
     assert table.schema.field("a").nullable
     features = {"timestampNtz"} if expected == "timestamp_ntz" else set()
     assert table.protocol.reader_features == features
@@ -371,9 +370,7 @@ def test_columns_of_all_files_are_united(tmp_path: Path) -> None:
         (pa.struct([("x", pa.int8())]), pa.int8()),
     ],
 )
-def test_types_that_differ_are_named(
-    tmp_path: Path, first: pa.DataType, second: pa.DataType
-) -> None:
+def test_differing_types_are_named(tmp_path: Path, first: pa.DataType, second: pa.DataType) -> None:
     write(tmp_path / "a.parquet", {"v": pa.nulls(1, first)})
     write(tmp_path / "b.parquet", {"v": pa.nulls(1, second)})
     with pytest.raises(InvalidArgumentError, match=r"column v\S* is .* in b\.parquet"):
@@ -488,7 +485,7 @@ def test_nested_partitions_are_in_order(tmp_path: Path) -> None:
         (["p=1/a"], {"p": "array<int>"}, "array<int>"),
     ],
 )
-def test_other_folders_are_refused(
+def test_odd_folders_are_refused(
     tmp_path: Path,
     names: list[str],
     given: Any,  # noqa: ANN401

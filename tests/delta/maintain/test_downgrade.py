@@ -281,9 +281,7 @@ def test_a_vector_that_comes_after_the_purge_is_purged(small: TableBuilder, *, l
     assert operations(small.root).count("DROP FEATURE") == 1
 
 
-def test_a_file_that_comes_with_a_vector_while_the_protocol_is_committed(
-    small: TableBuilder,
-) -> None:
+def test_a_file_that_comes_with_a_vector_while_the_protocol_changes(small: TableBuilder) -> None:
     entry = small.write_file("new.parquet", {"id": [77, 78]})
     [vector] = small.write_vectors([0])
     stats = '{"numRecords": 2, "tightBounds": false}'
@@ -294,9 +292,7 @@ def test_a_file_that_comes_with_a_vector_while_the_protocol_is_committed(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_property_that_is_set_again_is_switched_off_again(
-    small: TableBuilder, *, late: bool
-) -> None:
+def test_a_property_that_is_set_again_is_unset_again(small: TableBuilder, *, late: bool) -> None:
     dropped(small, competing(small, small.handle.enable_deletion_vectors, late=late))
     require_downgraded(small.root)
     assert operations(small.root).count("UNSET TBLPROPERTIES") == 2
@@ -345,9 +341,7 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
         last_with_vectors(table.snapshot())
 
 
-def test_a_delete_that_read_the_table_before_it_was_switched_off_conflicts(
-    small: TableBuilder,
-) -> None:
+def test_a_delete_that_read_the_table_before_all_this_conflicts(small: TableBuilder) -> None:
     snapshot = small.handle.snapshot()
     killed = competing(small, Mock(side_effect=_KilledError), at="REORG", late=False)
     with pytest.raises(_KilledError):
@@ -380,27 +374,24 @@ def test_other_features_stay(tmp_path: Path) -> None:
     table = plain_table(tmp_path, protocol=protocol)
     table.drop_deletion_vectors()
     writers = frozenset({*others, "domainMetadata", "checkpointProtection"})
-    assert table.protocol == Protocol(3, 7, frozenset(others), writers)
-    assert ids(tmp_path) == ROWS
+    assert (table.protocol, ids(tmp_path)) == (Protocol(3, 7, frozenset(others), writers), ROWS)
+
+
+WRITER_2 = ["appendOnly", "invariants"]
+WRITER_5 = [*WRITER_2, "checkConstraints", "generatedColumns", "changeDataFeed", "columnMapping"]
 
 
 @pytest.mark.parametrize(
     ("features", "versions"),
     [
         ([], (1, 1)),
-        (["appendOnly", "invariants"], (1, 2)),
-        (["appendOnly", "invariants", "checkConstraints"], (1, 3)),
+        (WRITER_2, (1, 2)),
+        ([*WRITER_2, "checkConstraints"], (1, 3)),
         (["appendOnly"], (1, 7)),
         (["columnMapping"], (2, 7)),
         (["timestampNtz", "appendOnly"], (3, 7)),
         (["somethingNew"], (3, 7)),
-        (
-            [
-                *("appendOnly", "invariants", "checkConstraints", "generatedColumns"),
-                *("changeDataFeed", "columnMapping"),
-            ],
-            (2, 5),
-        ),
+        (WRITER_5, (2, 5)),
     ],
 )
 def test_the_protocol_is_the_lowest(features: list[str], versions: tuple[int, int]) -> None:

@@ -153,8 +153,7 @@ def test_a_second_time_there_is_nothing_to_do(table: DeltaTable) -> None:
     table.recompute_statistics()
     assert (table.recompute_statistics().version, table.version) == (None, 3)
     table.checkpoint()
-    again = DeltaTable.for_path(None, table.storage.root)
-    assert again.recompute_statistics().version is None
+    assert DeltaTable.for_path(None, table.storage.root).recompute_statistics().version is None
 
 
 def test_a_dry_run_reads_no_data_file(table: DeltaTable) -> None:

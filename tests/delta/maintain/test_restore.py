@@ -301,8 +301,7 @@ def test_the_protocol_stays_when_a_version_before_vectors_is_restored(tmp_path: 
     assert table.protocol.has_vectors
     assert table.protocol.supported >= {"deletionVectors", "appendOnly", "invariants"}
     table = restored(made, 3)
-    assert len(ids(table)) == 9
-    assert table.properties == {"delta.enableDeletionVectors": "true"}
+    assert (len(ids(table)), table.properties) == (9, {"delta.enableDeletionVectors": "true"})
     assert table.protocol.has_vectors
 
 
@@ -365,8 +364,7 @@ def test_a_version_before_column_mapping_comes_back(tmp_path: Path) -> None:
     table.add_feature("columnMapping")
     table.set_properties(MAPPED)
     table.rename_column("id", "key")
-    assert ids(restored(made, 1)) == [1, 2]
-    assert restored(made, 4).to_arrow().column_names == ["key"]
+    assert (ids(restored(made, 1)), restored(made, 4).to_arrow().column_names) == ([1, 2], ["key"])
 
 
 def identity(mark: int | None, step: int = 2) -> list[Action]:
@@ -379,15 +377,14 @@ def identity(mark: int | None, step: int = 2) -> list[Action]:
     ("step", "then", "now", "mark"),
     [(2, 5, 21, 21), (2, 21, 5, 21), (2, None, 7, 7), (2, 5, None, 5), (-2, -3, -9, -9)],
 )
-def test_identities_go_on(
+def test_identity_grows(
     tmp_path: Path, step: int, then: int | None, now: int | None, mark: int
 ) -> None:
     made = featured(tmp_path, "identityColumns", fields=identity(then, step))
     made.create()
     made.fields = identity(now, step)
     made.redefine()
-    found = restored(made, 0).schema.field("id").metadata
-    assert found["delta.identity.highWaterMark"] == mark
+    assert restored(made, 0).schema.field("id").metadata["delta.identity.highWaterMark"] == mark
 
 
 def tracked(tmp_path: Path) -> TableBuilder:
@@ -471,9 +468,7 @@ CLUSTERED = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
         (CLUSTERED, None, CLUSTERED),
     ],
 )
-def test_clustering_comes_back(
-    tmp_path: Path, then: str | None, now: str | None, after: str
-) -> None:
+def test_clustering_returns(tmp_path: Path, then: str | None, now: str | None, after: str) -> None:
     made = featured(tmp_path, "clustering", "domainMetadata")
     made.create()
     made.commit(*([] if then is None else [domain("delta.clustering", then)]), domain("mine", "1"))
@@ -527,9 +522,7 @@ def test_a_version_that_switches_commit_timestamps_on_says_since_when(tmp_path: 
     assert since == str(info["inCommitTimestamp"])
 
 
-def test_concurrent_appends_and_deletes_are_undone(
-    builder: TableBuilder, table: DeltaTable
-) -> None:
+def test_other_appends_and_deletes_are_undone(builder: TableBuilder, table: DeltaTable) -> None:
     """They may come before or after the restore, not in between: rows of version 1 alone remain."""
     assert raced(builder, table, [{"add": builder.write_file("new.parquet", {"id": [99]})}]) == 2
     assert ids(table) == list(range(20))
@@ -541,9 +534,7 @@ def test_concurrent_appends_and_deletes_are_undone(
     assert (raced(builder, table, winner), ids(table)) == (2, list(range(20)))
 
 
-def test_a_file_that_is_changed_meanwhile_conflicts(
-    builder: TableBuilder, table: DeltaTable
-) -> None:
+def test_a_file_that_changes_meanwhile_conflicts(builder: TableBuilder, table: DeltaTable) -> None:
     table.restore(3)
     builder.version = table.version
     other = next(e for e in table.snapshot().files.entries() if e.path == "part-1.parquet")

@@ -117,8 +117,7 @@ def test_each_type_has_the_bounds_that_delta_keeps_of_it(delta_type: str) -> Non
 
 
 def test_bounds_are_those_of_all_row_groups() -> None:
-    found = bounds_of([5, 9, None, None, -7, 3], pa.int64(), "long", row_group_size=2)
-    assert found == (-7, 9)
+    assert bounds_of([5, 9, None, None, -7, 3], pa.int64(), "long", row_group_size=2) == (-7, 9)
     # In units of UTF-16 the first one would be the greater.
     texts = ("\uffee", "\U00010000")
     assert bounds_of(list(texts), pa.string(), "string", row_group_size=1) == texts
@@ -238,9 +237,7 @@ NESTED = {"s": struct({"a": "long", "b": "long"}), "x.y": "long", "Z": "long"}
         ({"delta.dataSkippingStatsColumns": "a,,b"}, None),
     ],
 )
-def test_properties_choose_columns(
-    properties: dict[str, str], found: dict[str, Any] | None
-) -> None:
+def test_properties_name_columns(properties: dict[str, str], found: dict[str, Any] | None) -> None:
     if found is None:
         with pytest.raises(FormatError, match="dataSkipping"):
             indexed(NESTED, properties)

@@ -93,8 +93,7 @@ def test_column_mapping_gives_physical_names_and_ids_at_every_level(mode: Any) -
     (field,) = schema.fields
     assert isinstance(field.type, types.StructType)
     found = [(each.physical_name, each.field_id) for each in (field, *field.type.fields)]
-    assert found == [("col-3", 3), ("col-7", 7)]
-    assert json.dumps(schema.to_json()) == source
+    assert (found, json.dumps(schema.to_json())) == ([("col-3", 3), ("col-7", 7)], source)
     plain = types.parse_schema(source)
     assert (plain.fields[0].physical_name, plain.fields[0].field_id) == ("s", None)
 

@@ -41,9 +41,7 @@ def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: sql.Colu
 
 
 @given(st.data(), model.some_columns)
-def test_every_filter_keeps_what_is_true(
-    data: st.DataObject, columns: list[sql.ColumnPath]
-) -> None:
+def test_filters_keep_what_is_true(data: st.DataObject, columns: list[sql.ColumnPath]) -> None:
     some = data.draw(st.lists(model.rows(columns), max_size=8))
     table = model.table_of(some)
     for predicate in data.draw(st.lists(model.predicates(columns), min_size=1, max_size=8)):
@@ -51,9 +49,7 @@ def test_every_filter_keeps_what_is_true(
 
 
 @given(st.data(), model.some_columns)
-def test_pushing_not_down_changes_no_row(
-    data: st.DataObject, columns: list[sql.ColumnPath]
-) -> None:
+def test_pushing_not_down_keeps_rows(data: st.DataObject, columns: list[sql.ColumnPath]) -> None:
     predicate = data.draw(model.predicates(columns, others=(sql.Always(), sql.Unknown())))
     pushed = sql.push_down_not(predicate)
     for child in nodes(pushed):

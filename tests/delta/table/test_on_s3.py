@@ -61,8 +61,7 @@ def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
 
 def test_the_same_rows_come_from_a_bucket(table: DeltaTable) -> None:
     expected = [number for number in range(FILES * 10) if number // 10 % 10 != number % 10]
-    assert ids_of(table) == expected
-    assert table.count() == len(expected)
+    assert (ids_of(table), table.count()) == (expected, len(expected))
     files = table.to_arrow([("id", "=", 5)], ["id", "_file"]).to_pylist()
     assert files == [{"id": 5, "_file": f"{URI}/a b/part-0.parquet"}]
 
@@ -249,8 +248,7 @@ def test_a_flat_table(s3: S3Server, tmp_path: Path) -> None:
     assert sorted(report.files["path"].to_pylist()) == ["a/b/orphan.parquet", "orphan.parquet"]
     assert report.files_deleted == 2
     assert "_hidden/x" in keys(storage)
-    assert ids_of(handle) == before
-    assert handle.vacuum().files_deleted == 0
+    assert (ids_of(handle), handle.vacuum().files_deleted) == (before, 0)
 
 
 def vector_name(add: dict[str, object]) -> str:
@@ -306,6 +304,5 @@ def test_the_log_is_cleaned(s3: S3Server, tmp_path: Path) -> None:
     properties = {"delta.logRetentionDuration": "interval 1 day"}
     handle = DeltaTable.for_path(None, uri, s3.storage_options)
     handle.set_properties(properties)
-    assert handle.clean_log().files == {"commit": 5}
-    assert ids_of(handle) == list(range(5))
+    assert (handle.clean_log().files, ids_of(handle)) == ({"commit": 5}, list(range(5)))
     assert json.loads(storage.read("_delta_log/_last_checkpoint"))["version"] == 5

@@ -52,8 +52,7 @@ def test_what_a_table_is(orders: DeltaTable) -> None:
     assert orders.protocol.has_vectors
     detail = orders.detail()
     counts = (detail.files, detail.rows, detail.deleted_rows, detail.files_with_vectors)
-    assert counts == (3, 26, 4, 1)
-    assert json.loads(json.dumps(detail.to_json()))["version"] == 2
+    assert (counts, json.loads(json.dumps(detail.to_json()))["version"]) == ((3, 26, 4, 1), 2)
     assert "4 rows (13.3 %) by 1 deletion vector" in str(detail)
     assert orders.detail(version=1).rows == 30
 
@@ -311,9 +310,7 @@ def test_a_table_is_opened_by_its_path(tmp_path: Path, monkeypatch: pytest.Monke
         (["notes.txt"], "it has no commits in _delta_log", ""),
     ],
 )
-def test_what_is_no_table_has_hints(
-    tmp_path: Path, files: list[str], message: str, hint: str
-) -> None:
+def test_no_table_has_hints(tmp_path: Path, files: list[str], message: str, hint: str) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({"id": [1]}), tmp_path / name)

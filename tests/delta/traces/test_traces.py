@@ -265,9 +265,7 @@ def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path
         ("at", "2024-01-31T12:00:00.123456+00:00", "2024-01-31T13:00:00+00:00"),
     ],
 )
-def test_any_type_is_searched_in_the_log(
-    tmp_path: Path, column: str, value: object, other: object
-) -> None:
+def test_all_types_are_searched(tmp_path: Path, column: str, value: object, other: object) -> None:
     fields = {"id": "long", "day": "date", "price": "double", "at": "timestamp"}
     bounds = {"id": 2, "day": "2024-01-31", "price": 1.5, "at": "2024-01-31T12:00:00.123Z"}
     leave_in_log(
@@ -348,9 +346,7 @@ def described(**field: Any) -> Action:  # noqa: ANN401
     ],
 )
 @pytest.mark.parametrize("where", ["commit", "compacted", "checksum", "hint"])
-def test_every_string_of_the_log_counts(
-    tmp_path: Path, action: Action, what: str, where: str
-) -> None:
+def test_all_strings_of_logs_count(tmp_path: Path, action: Action, what: str, where: str) -> None:
     table = people(tmp_path)
     if where == "commit":
         path = table.commit(action, {"metaData": table.metadata()})
@@ -386,9 +382,7 @@ def test_every_string_of_the_log_counts(
         (7, {"operationMetrics": {"numFiles": "7"}, "engineInfo": "Spark/7.0"}, False),
     ],
 )
-def test_numbers_count_by_value(
-    tmp_path: Path, value: int, info: Action, *, is_found: bool
-) -> None:
+def test_numbers_are_values(tmp_path: Path, value: int, info: Action, *, is_found: bool) -> None:
     people(tmp_path).commit({"commitInfo": info})
     assert bool(traces(tmp_path, [("id", "=", value)])) == is_found
 
@@ -659,8 +653,7 @@ def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
 
 
 def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
-    rows = pa.table({"id": [1, 2, 3], "name": ["Zoe", MARKER, "Bob"]})
-    write_deltalake(tmp_path / "t", rows)
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2, 3], "name": ["Zoe", MARKER, "Bob"]}))
     Peer(tmp_path / "t").delete(f"name = '{MARKER}'")
     report = traces(tmp_path / "t")
     assert set(found(report)) == {"removed", "log"}

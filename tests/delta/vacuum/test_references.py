@@ -89,8 +89,7 @@ def test_every_form_of_a_vector_is_located() -> None:
     inline = [("i", "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"), ("i", "")]
     absolute = [("p", f"file://{quote(root)}/x%20y.bin"), ("p", "/elsewhere/z.bin")]
     relative = [("u", stored), ("u", f"ab{stored}"), ("u", f"ab{stored}")]
-    found = located(root, *relative, *inline, *absolute, None)
-    assert found == [NAME, f"ab/{NAME}", "x y.bin"]
+    assert located(root, *relative, *inline, *absolute, None) == [NAME, f"ab/{NAME}", "x y.bin"]
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,7 @@ def absolute(table: TableBuilder, vector: Action, spelling: str) -> Action:
     target.parent.mkdir(exist_ok=True)
     path = z85.decode(vector["pathOrInlineDv"][-20:], 16)
     (table.root / f"deletion_vector_{UUID(bytes=path)}.bin").rename(target)
-    text = spelling.format(quote(str(target)))
-    return vector | {"storageType": "p", "pathOrInlineDv": text}
+    return vector | {"storageType": "p", "pathOrInlineDv": spelling.format(quote(str(target)))}
 
 
 def all_forms(table: TableBuilder) -> list[Action]:
@@ -96,9 +95,7 @@ def operations(root: Path) -> list[tuple[str, dict[str, str], dict[str, str]]]:
 
 
 @pytest.mark.parametrize("days", [None, 6, 8])
-def test_vectors_stay_while_they_live_or_within_the_retention(
-    tmp_path: Path, days: int | None
-) -> None:
+def test_vectors_stay_while_they_live_or_are_retained(tmp_path: Path, days: int | None) -> None:
     table, adds = table_of(tmp_path / "t", 8)
     live = [marked(a, v) for a, v in zip(adds[:7], all_forms(table), strict=True)]
     table.commit(*(tombstone(add, 30) for add in adds[:7]), *({"add": add} for add in live))
@@ -127,8 +124,7 @@ def test_a_shared_vector_file_stays_for_the_last_that_needs_it(tmp_path: Path) -
     handle = table.handle
     table.commit(tombstone(live[0], 30))
     age(table.root, 30, log=True)
-    assert handle.vacuum().files_deleted == 1
-    assert files_of(table.root) == {"part-1.parquet", name}
+    assert (handle.vacuum().files_deleted, files_of(table.root)) == (1, {"part-1.parquet", name})
     assert ids(table.root) == [10, 11, 12, 15, 16, 17, 18, 19]
     table.version = handle.version
     table.commit(tombstone(live[1], 6))
@@ -257,8 +253,7 @@ def test_files_outside_of_the_table_are_never_deleted(tmp_path: Path) -> None:
     age(tmp_path, 30, log=True)
     before = files_of(source.root)
     for lite in (False, True):
-        assert vacuumed(clone.root, lite=lite).files_deleted == 0
-        assert files_of(source.root) == before
+        assert (vacuumed(clone.root, lite=lite).files_deleted, files_of(source.root)) == (0, before)
     clone.version = clone.handle.version
     clone.commit({"remove": {"path": "file:///etc/../etc/passwd", "dataChange": True}})
     age(tmp_path, 30, log=True)
@@ -322,17 +317,14 @@ def test_names_in_another_case_stay_on_a_disk_that_does_not_tell_them_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, _ = table_of(tmp_path / "t", 1)
-    for name in ("PART-0.parquet", "orphan.parquet", "Ka\u0308se.parquet"):
-        table.write_file(name, {"id": [1]})
+    put_files(table.root, "PART-0.parquet", "orphan.parquet", "Ka\u0308se.parquet")
     table.add({"path": "k\u00e4se.parquet", "size": 1, "partitionValues": {}})
-    handle = table.handle
     age(table.root, 30, log=True)
-    assert handle.vacuum(dry_run=True).files.num_rows == 3
+    assert len(paths_of(vacuumed(table.root, dry_run=True))) == 3
     # What a disk that does not tell them apart shows by this name.
-    (table.root / "_DELTA_LOG").mkdir()
-    (table.root / "_DELTA_LOG/00000000000000000000.json").touch()
+    put_files(table.root, "_DELTA_LOG/00000000000000000000.json")
     monkeypatch.setattr("sys.platform", "linux")
-    assert handle.vacuum(dry_run=True).files["path"].to_pylist() == ["orphan.parquet"]
+    assert paths_of(vacuumed(table.root, dry_run=True)) == ["orphan.parquet"]
 
 
 def change_file(table: TableBuilder, name: str) -> str:
@@ -415,8 +407,7 @@ def test_a_retention_below_the_tables_is_refused_unless_forced(tmp_path: Path) -
     for hours in (-1, float("nan"), float("inf"), 1e20, 10**400, 10**5000):
         with pytest.raises(InvalidArgumentError, match="is a number from 0 to 8,784"):
             handle.vacuum(hours, force=True)
-    assert operations(table.root) == []
-    assert handle.vacuum(168).files_deleted == 0
+    assert (operations(table.root), handle.vacuum(168).files_deleted) == ([], 0)
     found = [handle.vacuum(hours, force=True).files_deleted for hours in (25, 0)]
     assert found == [0, 1]
     begun = {"retentionCheckEnabled": "false", "defaultRetentionMillis": "604800000"}
@@ -432,9 +423,7 @@ def test_a_retention_below_the_tables_is_refused_unless_forced(tmp_path: Path) -
     ("retention", "deleted"),
     [("interval 2 days", 2), ("interval 5 days", 1), ("60 days", 0), ("a while", None)],
 )
-def test_tables_say_how_long_files_stay(
-    tmp_path: Path, retention: str, deleted: int | None
-) -> None:
+def test_tables_say_what_is_kept(tmp_path: Path, retention: str, deleted: int | None) -> None:
     properties = {"delta.deletedFileRetentionDuration": retention}
     table, adds = table_of(tmp_path / "t", 3, properties=properties)
     table.commit(tombstone(adds[1], 30), tombstone(adds[2], 3))
@@ -486,30 +475,27 @@ def test_a_damaged_log_deletes_nothing(tmp_path: Path) -> None:
 
 def test_a_crash_is_made_good_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, _ = expired_of(tmp_path / "t", 4, gone=(1, 2, 3))
-    handle = table.handle
+    refreshed, calls = deletion.LaterReferences.refreshed, [0]
+
+    def dying(self: deletion.LaterReferences) -> set[str]:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        return refreshed(self)
+
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "_BATCH", 1)
         patched.setattr(deletion, "_WAVE", 1)
-        refreshed, calls = deletion.LaterReferences.refreshed, [0]
-
-        def dying(self: deletion.LaterReferences) -> set[str]:
-            calls[0] += 1
-            if calls[0] == 2:
-                raise KeyboardInterrupt
-            return refreshed(self)
-
         patched.setattr(deletion.LaterReferences, "refreshed", dying)
         with pytest.raises(KeyboardInterrupt):
-            handle.vacuum()
+            vacuumed(table.root)
     assert len(files_of(table.root)) == 3
-    assert [(name, p.get("status")) for name, p, _ in operations(table.root)] == [
-        ("VACUUM START", None),
-        ("VACUUM END", "FAILED"),
-    ]
+    states = [(name, parameters.get("status")) for name, parameters, _ in operations(table.root)]
+    assert states == [("VACUUM START", None), ("VACUUM END", "FAILED")]
     # A process that is killed commits no end at all.
-    table.commit_path(handle.version).unlink()
-    assert (handle.vacuum().files_deleted, files_of(table.root)) == (2, {"part-0.parquet"})
-    assert ids(table.root) == list(range(10))
+    table.commit_path(table.handle.version).unlink()
+    assert vacuumed(table.root).files_deleted == 2
+    assert (files_of(table.root), ids(table.root)) == ({"part-0.parquet"}, list(range(10)))
 
 
 def test_a_failed_delete_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,16 +508,14 @@ def test_a_failed_delete_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
         delete(self, keys)
 
     monkeypatch.setattr(Disk, "delete", failing)
-    report = table.handle.vacuum()
+    report = vacuumed(table.root)
     assert (report.files_deleted, report.files_failed) == (2, 1)
     assert report.bytes_deleted == adds[1]["size"] + adds[3]["size"]
     assert report.failures == ("/t/part-2.parquet: the disk is tired",)
     assert "1 NOT deleted" in str(report)
     assert files_of(table.root) == {"part-0.parquet", "part-2.parquet"}
-    assert operations(table.root)[-1][1:] == (
-        {"status": "FAILED"},
-        {"numDeletedFiles": "2", "numVacuumedDirectories": "1"},
-    )
+    metrics = {"numDeletedFiles": "2", "numVacuumedDirectories": "1"}
+    assert operations(table.root)[-1][1:] == ({"status": "FAILED"}, metrics)
     assert not (table.log / "_last_vacuum_info").exists()
 
 
@@ -666,8 +650,7 @@ class TestLite:
         names = ["_delta_log/00000000000000000000.json", ".hidden", "a\\b", "a/", "gone.parquet"]
         table.commit(*(tombstone(adds[0] | {"path": quote(name)}, 30) for name in names))
         age(table.root, 30, log=True)
-        assert paths_of(vacuumed(table.root, lite=True)) == []
-        assert ids(table.root) == list(range(10))
+        assert (paths_of(vacuumed(table.root, lite=True)), ids(table.root)) == ([], list(range(10)))
 
     def test_a_tombstone_from_the_future_is_looked_at_again(self, tmp_path: Path) -> None:
         table, adds = table_of(tmp_path / "t", 3)
@@ -679,8 +662,7 @@ class TestLite:
         future = table.version
         table.commit()
         age(table.root, 30, log=True)
-        assert vacuumed(table.root, lite=True).files_deleted == 1
-        assert last_info(table) == future - 1
+        assert (vacuumed(table.root, lite=True).files_deleted, last_info(table)) == (1, future - 1)
 
 
 @pytest.mark.more

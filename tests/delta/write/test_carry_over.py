@@ -96,9 +96,7 @@ def test_deleted_rows_are_deleted_in_the_new_file(builder: TableBuilder) -> None
     assert not unnamed_files(path)
 
 
-def test_a_delete_that_wins_once_again(
-    builder: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delete_that_wins_again(builder: TableBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     path, change = builder.root, rewritten(builder, BOTH)
     waiting = [3, 13]
     write = Storage.write_if_absent
@@ -164,9 +162,7 @@ def test_files_that_somebody_removed_are_left_to_them(builder: TableBuilder) -> 
     assert not unnamed_files(path)
 
 
-def test_a_cleaned_log_is_a_conflict(
-    builder: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cleaned_log_conflicts(builder: TableBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     path, change, base = builder.root, rewritten(builder, BOTH), opened(builder.root)
     delete(path, 1)
     delete(path, 2)
@@ -203,12 +199,19 @@ def append(*sources: SourceRead, name: str = "new.parquet") -> Change:
 def test_an_append_of_rows_of_the_table_conflicts_with_every_change_of_rows(table: Path) -> None:
     late = opened(table)
     put(opened(table), deletion(opened(table), {FIRST: [1]}))
+    newest = opened(table)
     for is_fixed in (True, False):
         with pytest.raises(ConflictError, match=r"version 3 .* had read version 2") as caught:
             put(late, append(SourceRead(2, is_fixed=is_fixed)))
         assert caught.value.retryable is not is_fixed, "whoever reads again may try again"
+    with pytest.raises(ConflictError, match="the log does not tell") as caught:
+        validate_source_read(newest, SourceRead(99))
+    assert not caught.value.retryable
     assert put(late, append()).version == 4
     assert commits(table)[-1][0]["commitInfo"]["isBlindAppend"]
+    (table / "_delta_log" / f"{3:020}.json").rename(table / "gone")
+    with pytest.raises(ConflictError, match="the log does not tell"):
+        validate_source_read(newest, SourceRead(1))
 
 
 @pytest.mark.parametrize(("value", "conflict"), [(50, True), (1, False)])
@@ -235,14 +238,3 @@ def test_blind_appends_come_after_a_source_unless_the_operation_has_seen_them(ta
     with pytest.raises(ConflictError) as caught:
         validate_source_read(opened(table), read)
     assert not caught.value.retryable
-
-
-def test_commits_that_are_gone_are_a_conflict(table: Path) -> None:
-    put(opened(table), deletion(opened(table), {FIRST: [1]}))
-    snapshot = opened(table)
-    with pytest.raises(ConflictError, match="the log does not tell") as caught:
-        validate_source_read(snapshot, SourceRead(99))
-    assert not caught.value.retryable
-    (table / "_delta_log" / f"{3:020}.json").rename(table / "gone")
-    with pytest.raises(ConflictError, match="the log does not tell"):
-        validate_source_read(snapshot, SourceRead(1))

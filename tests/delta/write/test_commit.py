@@ -158,9 +158,7 @@ def test_rows_that_were_added_blindly(tmp_path: Path, level: str, *, alters: boo
             put(late, change)
 
 
-def test_a_change_that_depends_on_whole_files_conflicts_with_their_deletes(
-    table: Path, late: Snapshot
-) -> None:
+def test_a_change_that_depends_on_whole_files_can_conflict(table: Path, late: Snapshot) -> None:
     other_deletes(table, {SECOND: [0]})
     row_wise = Operation("DELETE", reads=ReadSet(Always(), frozenset({SECOND})))
     whole = replace(row_wise, reads=replace(row_wise.reads, row_wise=False))
@@ -220,9 +218,7 @@ def through(snapshot: Snapshot, storage: Storage) -> Base:
 
 
 @pytest.mark.parametrize("outcome", ["done", "done and sent again"])
-def test_a_put_whose_reply_got_lost_is_recognised(
-    table: Path, late: Snapshot, outcome: str
-) -> None:
+def test_a_put_whose_reply_got_lost_is_known(table: Path, late: Snapshot, outcome: str) -> None:
     storage = Unlucky(str(table), outcome=outcome)
     with UncommittedFiles(storage) as uncommitted:
         done = commit(through(late, storage), deletion(late, {FIRST: [1]}), uncommitted)
