@@ -28,7 +28,7 @@ from delvec.delta.write.row_tracking import assign_row_ids, high_water_mark, mat
 from delvec.errors import ConflictError, FormatError, PlanError, StorageError, TableNotFoundError
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
-from tests.delta.builder import INLINE_TWO, TableBuilder, removed, small_table
+from tests.delta.builder import INLINE_TWO, TableBuilder, removed, small_table, table_with
 from tests.delta.log_files import commits, newest_version
 from tests.delta.write.write_checks import (
     deletion,
@@ -43,6 +43,7 @@ from tests.delta.write.write_checks import (
 
 ID = StructType([StructField("id", LongType())])
 FIRST, SECOND = "part-0.parquet", "part-1.parquet"
+Logged = pytest.LogCaptureFixture
 START = [*range(1, 9), 10, 11, 12, *range(15, 20)]
 
 
@@ -328,6 +329,7 @@ def test_ids_need_counts_and_marks_that_are_numbers_and_named_columns(table: Pat
 
 
 # Rules that no commit may break.
+Body = dict[str, Any]
 STATS = '{"numRecords":10,"tightBounds":false}'
 
 
@@ -366,9 +368,7 @@ NEW = {"path": "f%20g", "stats": STATS, "deletionVector": vector(3, letter="b")}
         ([PLAIN], [OLD], "2 were deleted, now 0"),
     ],
 )
-def test_what_would_bring_rows_back_is_stopped(
-    adds: list[dict[str, Any]], removes: list[dict[str, Any]], says: str
-) -> None:
+def test_rows_are_not_brought_back(adds: list[Body], removes: list[Body], says: str) -> None:
     with pytest.raises(PlanError, match=says) as caught:
         require_valid("/lake/t", adds, removes, {"f g": OLD})
     assert "a commit to /lake/t was stopped: " in caught.value.message
@@ -435,7 +435,7 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
 
 
 # Files that an operation leaves behind.
-def test_uncommitted_files_go_or_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_uncommitted_files_go_or_are_kept(tmp_path: Path, caplog: Logged) -> None:
     storage = Storage.open(tmp_path)
     for key in ("a", "b", "c/d", "c/.e"):
         storage.write(key, b"")
@@ -455,8 +455,8 @@ def test_uncommitted_files_go_or_are_kept(tmp_path: Path, caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_uncommitted_files_that_cannot_be_removed_do_not_hide_the_failure(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_files_that_cannot_be_removed_do_not_hide_the_failure(
+    tmp_path: Path, caplog: Logged
 ) -> None:
     storage = Storage.open(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -476,17 +476,15 @@ def test_uncommitted_files_that_cannot_be_removed_do_not_hide_the_failure(
 
 
 def test_many_vectors_are_packed_into_few_files(tmp_path: Path) -> None:
-    builder = TableBuilder.made(tmp_path / "t", properties={"delta.randomizeFilePrefixes": "true"})
-    adds = [builder.write_file(f"p{number:03}", {"id": list(range(4))}) for number in range(40)]
-    builder.add(*adds)
+    properties = {"delta.randomizeFilePrefixes": "true"}
+    files = [{"id": range(4)}] * 40
+    builder, adds = table_with(tmp_path / "t", *files, properties=properties)
     snapshot = opened(builder.root)
-    done = put(
-        snapshot, deletion(snapshot, {add["path"]: [number % 4] for number, add in enumerate(adds)})
-    )
+    rows = {add["path"]: [number % 4] for number, add in enumerate(adds)}
+    done = put(snapshot, deletion(snapshot, rows))
     [[path, size]] = done.change.vector_files.items()
     assert (builder.root / path).stat().st_size == size
     assert len(path.split("/")[0]) == 2, "the random prefix that the table asks for"
-    assert {
-        each.descriptor.file_path for each in done.change.vector_updates if each.descriptor
-    } == {path}
+    vectors = [each.descriptor for each in done.change.vector_updates]
+    assert {each.file_path for each in vectors if each} == {path}
     assert len(ids(builder.root)) == 120
