@@ -522,7 +522,7 @@ def test_a_renamed_column_is_found_under_its_new_name(tmp_path: Path) -> None:
     # The old name means the same column, of older versions.
     report = traces(tmp_path, [("old", "=", MARKER)])
     assert set(found(report)) == {"live", "log"}
-    assert "columns of version 1" in report.notes[0]
+    assert "columns of version 2" in report.notes[0]
 
 
 @pytest.mark.parametrize("spelling", ["col-2", "COL-2"])
