@@ -6,79 +6,103 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delvec import DeltaTable
 from delvec.vector import Bitmap, pack
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Action = dict[str, Any]
+MAPPED = {"delta.columnMapping.mode": "name"}
+# Rows 3, and rows 0 and 5, deleted by a vector in the log; the first in the padding of delta-spark
+# and in that of delta-rs.
+INLINE: Action = {
+    "storageType": "i",
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0@@r3",
+    "sizeInBytes": 34,
+    "cardinality": 1,
+}
+PADDED = INLINE | {"pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"}
+INLINE_TWO = INLINE | {
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5",
+    "sizeInBytes": 36,
+    "cardinality": 2,
+}
 
 
-_TEXTS = pa.map_(pa.string(), pa.string())
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
+def legacy(reader: int, writer: int) -> Action:
+    """A protocol without table features."""
+    return {"minReaderVersion": reader, "minWriterVersion": writer}
+
+
+def protocol_of(*features: str, writers: Iterable[str] = ()) -> Action:
+    """A protocol of table features, some of which are for writers alone."""
+    return legacy(3, 7) | {"readerFeatures": [*features], "writerFeatures": [*features, *writers]}
+
+
+def field_of(name: str, kind: Any, **metadata: Any) -> Action:  # noqa: ANN401
+    """A column as a schema tells it."""
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def mapped_field(name: str, kind: Any, number: Any, physical: Any = None) -> Action:  # noqa: ANN401
+    """A column that has a number, and its name in files."""
+    key, physical = "delta.columnMapping", physical or f"col-{number}"
+    return field_of(name, kind, **{f"{key}.id": number, f"{key}.physicalName": physical})
+
+
+def struct_of(*fields: Action) -> Action:
+    return {"type": "struct", "fields": [*fields]}
+
+
+_TEXT, _LONG, _INT = pa.string(), pa.int64(), pa.int32()
+_TEXTS, _NAMES = pa.map_(_TEXT, _TEXT), pa.list_(_TEXT)
+
+
+def _struct(**types: pa.DataType) -> pa.DataType:
+    return pa.struct(list(types.items()))
+
+
 _CHECKPOINT = pa.schema(
-    [
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()),
-                    ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", pa.list_(pa.string())),
-                    ("writerFeatures", pa.list_(pa.string())),
-                ]
+    _struct(
+        protocol=_struct(
+            minReaderVersion=_INT,
+            minWriterVersion=_INT,
+            readerFeatures=_NAMES,
+            writerFeatures=_NAMES,
+        ),
+        metaData=_struct(
+            id=_TEXT,
+            format=_struct(provider=_TEXT, options=_TEXTS),
+            schemaString=_TEXT,
+            partitionColumns=_NAMES,
+            configuration=_TEXTS,
+        ),
+        add=_struct(
+            path=_TEXT,
+            partitionValues=_TEXTS,
+            size=_LONG,
+            modificationTime=_LONG,
+            dataChange=pa.bool_(),
+            stats=_TEXT,
+            tags=_TEXTS,
+            deletionVector=_struct(
+                storageType=_TEXT,
+                pathOrInlineDv=_TEXT,
+                offset=_INT,
+                sizeInBytes=_INT,
+                cardinality=_LONG,
             ),
         ),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
-                    ("schemaString", pa.string()),
-                    ("partitionColumns", pa.list_(pa.string())),
-                    ("configuration", _TEXTS),
-                ]
-            ),
-        ),
-        (
-            "add",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("partitionValues", _TEXTS),
-                    ("size", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("stats", pa.string()),
-                    ("tags", _TEXTS),
-                    ("deletionVector", _VECTOR),
-                ]
-            ),
-        ),
-        ("checkpointMetadata", pa.struct([("version", pa.int64())])),
-        (
-            "sidecar",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("sizeInBytes", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                ]
-            ),
-        ),
-    ]
+        checkpointMetadata=_struct(version=_LONG),
+        sidecar=_struct(path=_TEXT, sizeInBytes=_LONG, modificationTime=_LONG),
+    )
 )
 _MAPS = ("partitionValues", "options", "configuration", "tags")
 
@@ -88,21 +112,26 @@ class TableBuilder:
     """A table that grows commit by commit; every action can be changed before it is written."""
 
     root: Path
-    protocol: Action = field(
-        default_factory=lambda: {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": ["deletionVectors"],
-            "writerFeatures": ["deletionVectors"],
-        }
-    )
-    fields: Mapping[str, str] = field(default_factory=lambda: {"id": "long"})
+    protocol: Action = field(default_factory=lambda: protocol_of("deletionVectors"))
+    # Types by name, or whole columns.
+    fields: Mapping[str, Any] | Sequence[Action] = field(default_factory=lambda: {"id": "long"})
     partition_columns: Sequence[str] = ()
     properties: Mapping[str, str] = field(
         default_factory=lambda: {"delta.enableDeletionVectors": "true"}
     )
     provider: str = "parquet"
     version: int = -1
+
+    @classmethod
+    def made(cls, root: Path, **options: Any) -> Self:  # noqa: ANN401
+        """A table whose version 0 has no rows."""
+        table = cls(root, **options)
+        table.create()
+        return table
+
+    @property
+    def handle(self) -> DeltaTable:
+        return DeltaTable.for_path(None, self.root)
 
     @property
     def log(self) -> Path:
@@ -112,20 +141,23 @@ class TableBuilder:
         return self.log / f"{version:020d}.json"
 
     def metadata(self) -> Action:
-        columns = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}}
-            for name, kind in self.fields.items()
-        ]
+        columns = self.fields
+        if isinstance(columns, Mapping):
+            columns = [field_of(name, kind) for name, kind in columns.items()]
         return {
             "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
             "format": {"provider": self.provider, "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": columns}),
+            "schemaString": json.dumps(struct_of(*columns)),
             "partitionColumns": list(self.partition_columns),
             "configuration": dict(self.properties),
         }
 
     def create(self) -> None:
-        self.commit({"protocol": self.protocol}, {"metaData": self.metadata()})
+        self.redefine()
+
+    def redefine(self, *actions: Action, **changes: Any) -> None:  # noqa: ANN401
+        """Commit the protocol and the metadata anew, with changes of the latter."""
+        self.commit({"protocol": self.protocol}, {"metaData": self.metadata() | changes}, *actions)
 
     def commit(self, *actions: Action) -> Path:
         self.version += 1
@@ -156,6 +188,15 @@ class TableBuilder:
             "stats": json.dumps({"numRecords": rows.num_rows}),
         }
 
+    def append(self, *args: Any, **options: Any) -> Action:  # noqa: ANN401
+        """Write a data file and commit it."""
+        add = self.write_file(*args, **options)
+        self.add(add)
+        return add
+
+    def add(self, *adds: Action) -> None:
+        self.commit(*({"add": add} for add in adds))
+
     def write_vectors(self, *positions: Iterable[int], prefix: str = "") -> list[Action]:
         """Write vectors into one file; give their descriptors."""
         [file] = pack([Bitmap(list(each)) for each in positions], prefix=prefix)
@@ -175,6 +216,9 @@ class TableBuilder:
         new = add | {"stats": json.dumps(stats), "deletionVector": vector}
         self.commit({"remove": removed(add)}, {"add": new})
         return new
+
+    def delete_rows(self, add: Action, rows: Iterable[int], prefix: str = "") -> Action:
+        return self.delete(add, self.write_vectors(rows, prefix=prefix)[0])
 
     def checkpoint(self, adds: Sequence[Action], *, parts: int = 1) -> list[Path]:
         """Write the state as a classic checkpoint, in one part or several."""
@@ -196,11 +240,8 @@ class TableBuilder:
             path = self.log / "_sidecars" / f"{UUID(int=number)}.parquet"
             self._write_actions(path, [{"add": add} for add in adds[number::2]])
             sidecars.append(path)
-        rows: list[Action] = [
-            {"checkpointMetadata": {"version": self.version}},
-            {"protocol": self.protocol},
-            {"metaData": self.metadata()},
-        ]
+        rows: list[Action] = [{"checkpointMetadata": {"version": self.version}}]
+        rows += [{"protocol": self.protocol}, {"metaData": self.metadata()}]
         for path in sidecars:
             size = path.stat().st_size
             entry = {"path": path.name, "sizeInBytes": size, "modificationTime": 1_700_000_000_000}
@@ -228,9 +269,8 @@ class TableBuilder:
 
 def removed(add: Action) -> Action:
     """Give the `remove` that cancels an add."""
-    kept = {
-        name: add[name] for name in ("path", "deletionVector", "partitionValues") if name in add
-    }
+    names = ("path", "deletionVector", "partitionValues")
+    kept = {name: add[name] for name in names if name in add}
     return kept | {"deletionTimestamp": 1_700_000_000_000, "dataChange": True}
 
 
@@ -250,10 +290,9 @@ def table_with(
     **options: Any,  # noqa: ANN401
 ) -> tuple[TableBuilder, list[Action]]:
     """Make a table whose version 1 adds `part-0.parquet` and so on; give it and the adds."""
-    table = TableBuilder(root, **options)
-    table.create()
+    table = TableBuilder.made(root, **options)
     adds = [table.write_file(f"part-{number}.parquet", each) for number, each in enumerate(files)]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     return table, adds
 
 

@@ -1,4 +1,4 @@
-"""Where a new table may be: in no folder with files that a VACUUM of it would delete."""
+"""New tables: where they may be, and what their definitions may not say."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import types as spark
 
 from delvec import DeltaTable
+from delvec.datasource import DelvecDataSource
 from delvec.delta.alter import operations
-from delvec.delta.alter import operations as location
 from delvec.delta.alter.definition import new_table
 from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.errors import ConflictError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.storage import Storage
+from tests.datasource.in_process import pickled
 from tests.delta.vacuum.aging import age
 from tests.s3.server import S3Server
 
@@ -55,9 +57,7 @@ def put(root: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", VISIBLE)
-def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_folder_with_files_that_vacuum_would_delete_is_refused(tmp_path: Path, name: str) -> None:
     put(tmp_path, *HIDDEN, name)
     with pytest.raises(InvalidArgumentError) as caught:
         operations.create_defined(Storage.open(tmp_path), WANTED.state())
@@ -68,22 +68,16 @@ def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
     assert not list((tmp_path / "_delta_log").glob("*.json"))
 
 
-def test_hidden_files_stay_where_they_are(tmp_path: Path) -> None:
+def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
     put(tmp_path, *HIDDEN)
     operations.create_defined(Storage.open(tmp_path), WANTED.state())
-    age(tmp_path, days=400)
-    DeltaTable.for_path(None, tmp_path).vacuum()
-    assert all((tmp_path / name).read_bytes() == b"somebody's" for name in HIDDEN)
-
-
-def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
-    operations.create_defined(Storage.open(tmp_path), WANTED.state())
-    put(tmp_path, *VISIBLE, *HIDDEN)
+    put(tmp_path, *VISIBLE)
     age(tmp_path, days=400)
     DeltaTable.for_path(None, tmp_path).vacuum()
     left = {name for name in (*VISIBLE, *HIDDEN) if (tmp_path / name).exists()}
     # Files of other tables, which delta-spark deletes as well, are refused.
     assert left == {*HIDDEN, "metadata/v1.metadata.json"}
+    assert all((tmp_path / name).read_bytes() == b"somebody's" for name in HIDDEN)
 
 
 def test_some_of_many_files_are_named(tmp_path: Path) -> None:
@@ -111,20 +105,16 @@ def test_no_call_makes_a_table_over_files_of_others(tmp_path: Path, name: str) -
 
 
 def test_a_table_that_exists_may_have_other_files(tmp_path: Path) -> None:
-    table = DeltaTable.create(None, tmp_path / "t", ROWS)
-    put(tmp_path / "t", "notes.txt")
-    assert DeltaTable.create_if_not_exists(None, tmp_path / "t", ROWS).version == 0
-    DeltaTable.create(
-        None, tmp_path / "t", pa.schema({"id": pa.int64(), "more": pa.int64()}), mode="replace"
-    )
+    table = DeltaTable.create(None, tmp_path, ROWS)
+    put(tmp_path, "notes.txt")
+    assert DeltaTable.create_if_not_exists(None, tmp_path, ROWS).version == 0
+    DeltaTable.create(None, tmp_path, ROWS.append(pa.field("n", pa.int64())), mode="replace")
     assert table.version == 1
 
 
-def test_a_table_that_is_created_meanwhile_is_a_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_made_meanwhile_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no complaint of its files: both writers may have meant the same table."""
-    visible = location._visible_files
+    visible = operations._visible_files
 
     def late(*args: Any) -> list[str]:  # noqa: ANN401
         monkeypatch.undo()
@@ -132,7 +122,7 @@ def test_a_table_that_is_created_meanwhile_is_a_conflict(
         put(tmp_path, "part-0.parquet")
         return visible(*args)
 
-    monkeypatch.setattr(location, "_visible_files", late)
+    monkeypatch.setattr(operations, "_visible_files", late)
     with pytest.raises(ConflictError):
         operations.create_defined(Storage.open(tmp_path), WANTED.state())
 
@@ -145,7 +135,7 @@ class TestInABucket:
     def storage(self, s3: S3Server) -> Storage:
         return Storage.open(f"s3://lake/{uuid4().hex}/t", s3.storage_options)
 
-    def test_files_below_are_found_and_markers_of_folders_are_none(
+    def test_files_are_found_and_no_markers_of_folders(
         self, storage: Storage, s3: S3Server
     ) -> None:
         (s3.folder / storage.root.removeprefix("s3://") / "empty").mkdir(parents=True)
@@ -164,3 +154,91 @@ class TestInABucket:
         before = storage.requests.lists
         require_empty_location(storage, METADATA)
         assert storage.requests.lists - before == 2
+
+
+LOWER = spark.StringType("UTF8_LCASE")
+KINDS: dict[str, spark.DataType] = {
+    "string": LOWER,
+    "array": spark.ArrayType(LOWER),
+    "struct": spark.StructType([spark.StructField("c", LOWER)]),
+}
+
+
+def columns(kind: spark.DataType) -> spark.StructType:
+    return spark.StructType(
+        [spark.StructField("id", spark.LongType()), spark.StructField("c", kind)]
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_table_gets_a_column_with_a_collation(tmp_path: Path, name: str) -> None:
+    schema = columns(KINDS[name])
+    match = r"(?s)column c has a collation.*UTF8_LCASE.*CAST\(c AS STRING COLLATE UTF8_BINARY\)"
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        DeltaTable.create(None, tmp_path / "t", schema)
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        DelvecDataSource({"path": str(tmp_path / "t")}).writer(schema, False)
+    assert not (tmp_path / "t").exists()
+    table = DeltaTable.create(None, tmp_path / "t", pa.schema({"id": pa.int64()}))
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        table.add_columns(spark.StructType([schema["c"]]))
+    assert table.version == 0
+
+
+def test_rows_with_a_collation_go_into_a_column_of_plain_strings(tmp_path: Path) -> None:
+    """The strings are the same; how they compare is not a matter of the rows."""
+    table = DeltaTable.create(None, tmp_path / "t", columns(spark.StringType()))
+    writer = DelvecDataSource({"path": str(tmp_path / "t")}).writer(columns(LOWER), False)
+    rows = pa.table({"id": [1], "c": ["Aa"]})
+    writer.commit([pickled(writer).write(iter(rows.to_batches()))])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "c": "Aa"}]
+    assert "__COLLATIONS" not in (tmp_path / "t/_delta_log" / f"{0:020}.json").read_text()
+
+
+def test_a_table_that_has_one_may_be_changed_otherwise(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path, columns(spark.StringType()))
+    first = tmp_path / "_delta_log" / f"{0:020}.json"
+    plain, marked = r"\"name\":\"c\",", r"\"metadata\":{\"__COLLATIONS\":{\"c\":\"icu.DE\"}}"
+    head, name, tail = first.read_text().partition(plain)
+    first.write_text(head + name + tail.replace(r"\"metadata\":{}", marked, 1))
+    table = DeltaTable.for_path(None, tmp_path)
+    assert table.schema.field("c").metadata
+    table.set_properties({"delta.logRetentionDuration": "interval 1 day"})
+    table.add_columns(pa.schema({"n": pa.int64()}))
+    assert table.version == 2
+
+
+def create(path: Path, check: str, default: str = "1") -> DeltaTable:
+    fields = (
+        Field("id", PrimitiveType("long")),
+        Field("n", PrimitiveType("long"), metadata={"CURRENT_DEFAULT": default}),
+    )
+    return DeltaTable.create(
+        None, path, StructType(fields), properties={"delta.constraints.c": check}
+    )
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "reflect('java.lang.System', 'exit', '1') > 0",
+        "`reflect` ('a', 'b')",
+        "id > (select max(id) from t)",
+        "main.rules.f(id)",
+        "concat('it''s (', uuid())",
+    ],
+)
+def test_calls_of_other_functions_are_refused(tmp_path: Path, check: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"constraint c of .* calls "):
+        create(tmp_path, check)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_only_looks_like_a_call_is_not(tmp_path: Path) -> None:
+    check = (
+        "id in (1, 2) AND (n is null OR (cast(n AS decimal(10, 2)) > 0)) AND 'reflect(' <> 'x'"
+        " AND CASE WHEN (id > 0) THEN (length('a') > 0) ELSE (n between (1) and (2)) END"
+    )
+    create(tmp_path / "t", check, default="year(current_date())")
+    with pytest.raises(UnsupportedFeatureError, match=r"the default of column n of .* calls uuid"):
+        create(tmp_path / "u", check, default="uuid()")

@@ -9,21 +9,25 @@ from typing import Any
 from delvec import DeltaTable
 from delvec.delta.check.report import CheckReport
 from delvec.storage import Storage
+from tests.delta import builder
 from tests.delta.builder import TableBuilder, removed
 
-# Both delete row 3; see the two paddings of Z85.
-INLINE = {
-    "storageType": "i",
-    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0@@r3",
-    "sizeInBytes": 34,
-    "cardinality": 1,
-}
-PADDED = INLINE | {"pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"}
+INLINE, PADDED = builder.INLINE, builder.PADDED
 
 
 def opened(root: Path) -> DeltaTable:
     """A handle on a table whose log may be too damaged to be opened."""
     return DeltaTable(Storage.open(root))
+
+
+def odd_vector(table: TableBuilder, form: str) -> dict[str, Any]:
+    """Write a vector for row 3 in a form that other engines trip over."""
+    if form in ("inline", "padded"):
+        return INLINE if form == "inline" else PADDED
+    [vector] = table.write_vectors([3])
+    if form == "absolute":
+        return vector | {"storageType": "p", "pathOrInlineDv": table.vector_path().as_uri()}
+    return {name: value for name, value in vector.items() if name != "offset"}
 
 
 def checked(root: Path, **options: Any) -> CheckReport:  # noqa: ANN401
@@ -44,8 +48,7 @@ def table_with(
     """Make a table of one file with the ids 0 to 9, and a vector: any descriptor, or rows."""
     table = table or TableBuilder(root)
     table.create()
-    add = table.write_file("part-0.parquet", {"id": list(range(10))})
-    table.commit({"add": add})
+    add = table.append("part-0.parquet", {"id": range(10)})
     descriptor = table.write_vectors(vector)[0] if isinstance(vector, list) else vector
     text = json.dumps({"numRecords": 10, "tightBounds": False} if stats is None else stats)
     new = add | {"deletionVector": descriptor, "stats": text}

@@ -8,21 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from delvec.errors import (
-    ChecksumError,
-    DelvecError,
-    FormatError,
-    ObjectNotFoundError,
-    TruncatedError,
-    UnsupportedFeatureError,
-)
+from delvec import errors
 from tests.delta.builder import Action, TableBuilder, removed, small_table
 
 
 class Damage(NamedTuple):
     """What must come of a damaged table: an error of this kind, whose text holds these words."""
 
-    error: type[DelvecError]
+    error: type[errors.DelvecError]
     words: tuple[str, ...]
 
 
@@ -54,11 +47,8 @@ def with_vector(name: str, **fields: object) -> Callable[[dict[str, Any]], dict[
     return change
 
 
-# Files of vectors
-
-
 def _with_vector_file(
-    change: Callable[[bytes], bytes], error: type[DelvecError], root: Path
+    change: Callable[[bytes], bytes], error: type[errors.DelvecError], root: Path
 ) -> Damage:
     path = small_table(root)[0].vector_path()
     path.write_bytes(change(path.read_bytes()))
@@ -70,40 +60,33 @@ def _flipped(data: bytes) -> bytes:
     return data[:-6] + bytes([data[-6] ^ 0x10]) + data[-5:]
 
 
-CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, ChecksumError)
-CASES["a_vector_file_that_is_cut_short"] = partial(
-    _with_vector_file, lambda data: data[:-3], TruncatedError
-)
-
-
 @case
 def a_vector_file_that_is_gone(root: Path) -> Damage:
     path = small_table(root)[0].vector_path()
     path.unlink()
-    return Damage(ObjectNotFoundError, (".parquet", path.name, str(root)))
+    return Damage(errors.ObjectNotFoundError, (".parquet", path.name, str(root)))
+
+
+CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, errors.ChecksumError)
+CASES["a_vector_file_that_is_cut_short"] = partial(
+    _with_vector_file, lambda data: data[:-3], errors.TruncatedError
+)
 
 
 @case
 def a_position_that_the_file_does_not_have(root: Path) -> Damage:
-    table = TableBuilder(root)
-    table.create()
-    add = table.write_file("part-0.parquet", {"id": list(range(10))})
-    table.commit({"add": add})
-    table.delete(add, table.write_vectors([3, 10])[0])
-    return Damage(FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
+    table = TableBuilder.made(root)
+    table.delete_rows(table.append("part-0.parquet", {"id": list(range(10))}), [3, 10])
+    return Damage(errors.FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
 
-
-# Descriptors of vectors: the file, what its descriptor says, and the words of the error
 
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "a_wrong_cardinality_in_the_log": ("part-1", {"cardinality": 3}, ("{file}", "{bin}", "3", "2")),
     "a_cardinality_of_nothing_for_a_vector_that_is_there": (
-        *("part-1", {"cardinality": 0}),
-        ("{file}", "{bin}", "2"),
+        *("part-1", {"cardinality": 0}, ("{file}", "{bin}", "2")),
     ),
     "a_vector_whose_cardinality_is_missing": (
-        *("part-1", {"cardinality": None}),
-        ("{file}", "cardinality", "{root}"),
+        *("part-1", {"cardinality": None}, ("{file}", "cardinality", "{root}")),
     ),
     "a_vector_whose_path_is_missing": ("part-1", {"pathOrInlineDv": None}, ("{file}", "{root}")),
     "a_vector_whose_kind_is_missing": ("part-1", {"storageType": None}, ("{file}", "{root}")),
@@ -112,8 +95,7 @@ DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "the_offset_of_another_vector": ("part-0", {"offset": 46}, ("{file}", "{bin}")),
     "a_vector_of_an_unknown_kind": ("part-0", {"storageType": "r"}, ("{file}", "'r'")),
     "a_vector_that_climbs_out_of_the_table": (
-        *("part-0", {"pathOrInlineDv": ".." + "0" * 20}),
-        ("{file}", "'..'", "{root}"),
+        *("part-0", {"pathOrInlineDv": ".." + "0" * 20}, ("{file}", "'..'", "{root}")),
     ),
     "an_absolute_vector_on_another_kind_of_store": (
         *("part-0", {"storageType": "p", "pathOrInlineDv": "s3://elsewhere/dv.bin"}),
@@ -128,13 +110,12 @@ def _with_descriptor(name: str, root: Path) -> Damage:
     table, _ = small_table(root)
     file, vectors = f"{stem}.parquet", table.vector_path().name
     rewritten(table.commit_path(2), with_vector(file, **fields))
-    return Damage(FormatError, tuple(w.format(file=file, bin=vectors, root=root) for w in words))
+    return Damage(
+        errors.FormatError, tuple(w.format(file=file, bin=vectors, root=root) for w in words)
+    )
 
 
 CASES |= {name: partial(_with_descriptor, name) for name in DESCRIPTORS}
-
-
-# Commits whose bytes are damaged
 
 
 def _with_commit(
@@ -142,7 +123,7 @@ def _with_commit(
 ) -> Damage:
     path = small_table(root)[0].commit_path(version)
     path.write_bytes(change(path.read_bytes()))
-    return Damage(FormatError, (path.name, *words))
+    return Damage(errors.FormatError, (path.name, *words))
 
 
 def _with_a_hole(data: bytes) -> bytes:
@@ -160,45 +141,37 @@ CASES |= {
 }
 
 
-# Actions that are missing
-
-
 @case
 def an_add_without_a_path(root: Path) -> Damage:
     table, adds = small_table(root)
-    table.commit({"add": _without(adds[0], "path")})
-    return Damage(FormatError, ("path", str(root)))
+    table.add(_without(adds[0], "path"))
+    return Damage(errors.FormatError, ("path", str(root)))
 
 
 def _without(action: Action, name: str) -> Action:
     return {key: value for key, value in action.items() if key != name}
 
 
-@case
-def a_commit_that_is_missing_in_the_middle(root: Path) -> Damage:
+def _without_commit(version: int, root: Path) -> Damage:
     table, _ = small_table(root)
-    table.drop_commits(1)
-    return Damage(FormatError, (str(root), table.commit_path(1).name, "version 1"))
+    table.drop_commits(version)
+    return Damage(errors.FormatError, (str(root), table.commit_path(version).name))
 
 
-@case
-def a_first_commit_that_is_missing(root: Path) -> Damage:
-    table, _ = small_table(root)
-    table.drop_commits(0)
-    return Damage(FormatError, (str(root), table.commit_path(0).name))
+CASES |= {
+    "a_commit_that_is_missing_in_the_middle": partial(_without_commit, 1),
+    "a_first_commit_that_is_missing": partial(_without_commit, 0),
+}
 
 
 def _without_action(kind: str, root: Path) -> Damage:
     table, _ = small_table(root)
     rewritten(table.commit_path(0), lambda action: None if kind in action else action)
-    return Damage(FormatError, (str(root), kind))
+    return Damage(errors.FormatError, (str(root), kind))
 
 
 CASES["a_log_without_a_protocol"] = partial(_without_action, "protocol")
 CASES["a_log_without_metadata"] = partial(_without_action, "metaData")
-
-
-# Files that are there twice: another engine would read their rows twice
 
 
 @case
@@ -207,14 +180,14 @@ def a_file_that_was_removed_without_its_vector(root: Path) -> Damage:
     [again] = table.write_vectors([0, 1, 9], prefix="ab")
     plain = _without(adds[0], "deletionVector")
     table.commit({"remove": removed(plain)}, {"add": adds[0] | {"deletionVector": again}})
-    return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
+    return Damage(errors.FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
 def _spelled(spelling: str, root: Path) -> Damage:
     table, adds = small_table(root)
     plain = _without(adds[0], "deletionVector")
-    table.commit({"add": plain | {"path": spelling.format(root=root.as_uri())}})
-    return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
+    table.add(plain | {"path": spelling.format(root=root.as_uri())})
+    return Damage(errors.FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
 CASES["a_file_under_two_spellings"] = partial(_spelled, "part%2D0.parquet")
@@ -225,25 +198,22 @@ CASES["an_absolute_spelling_of_a_file_of_the_table"] = partial(_spelled, "{root}
 def a_file_added_and_removed_by_one_commit(root: Path) -> Damage:
     table, adds = small_table(root)
     table.commit({"add": adds[0]}, {"remove": removed(adds[0])})
-    return Damage(FormatError, ("part-0.parquet", table.commit_path(3).name))
-
-
-# Data files
+    return Damage(errors.FormatError, ("part-0.parquet", table.commit_path(3).name))
 
 
 @case
 def a_data_file_that_is_gone(root: Path) -> Damage:
     small_table(root)
     (root / "part-1.parquet").unlink()
-    return Damage(ObjectNotFoundError, ("part-1.parquet",))
+    return Damage(errors.ObjectNotFoundError, ("part-1.parquet",))
 
 
 def _forged(path: str, shown: str, root: Path) -> Damage:
     """Add a file beside the table, by a path that leads there."""
     table, _ = small_table(root)
     outside = TableBuilder(root.parent).write_file("outside.parquet", {"id": [99]})
-    table.commit({"add": outside | {"path": path.format(root=root)}})
-    return Damage(FormatError, (str(root), shown))
+    table.add(outside | {"path": path.format(root=root)})
+    return Damage(errors.FormatError, (str(root), shown))
 
 
 PATHS = {
@@ -259,13 +229,10 @@ PATHS = {
 CASES |= {name: partial(_forged, *paths) for name, paths in PATHS.items()}
 
 
-# Tables from the future
-
-
 def _with_protocol(protocol: dict[str, Any], word: str, root: Path) -> Damage:
     table, _ = small_table(root)
     table.commit({"protocol": table.protocol | protocol})
-    return Damage(UnsupportedFeatureError, (str(root), word))
+    return Damage(errors.UnsupportedFeatureError, (str(root), word))
 
 
 def _with_feature(name: str) -> Damaging:
@@ -286,26 +253,18 @@ CASES |= {
 def files_of_another_format(root: Path) -> Damage:
     table, _ = small_table(root)
     table.provider = "orc"
-    table.commit({"metaData": table.metadata()})
-    return Damage(UnsupportedFeatureError, (str(root), "orc"))
-
-
-# Checkpoints
-
-
-def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:
-    """Make the small table live in a checkpoint alone."""
-    table, adds = small_table(root)
-    paths = table.checkpoint(adds, parts=parts)
-    table.write_hint()
-    table.drop_commits(0, 1, 2)
-    return table, paths
+    table.redefine()
+    return Damage(errors.UnsupportedFeatureError, (str(root), "orc"))
 
 
 def _with_checkpoint(change: Callable[[bytes], bytes], root: Path) -> Damage:
-    _, [path] = _checkpointed(root)
+    """Make the small table live in a checkpoint alone, and damage that."""
+    table, adds = small_table(root)
+    [path] = table.checkpoint(adds)
+    table.write_hint()
+    table.drop_commits(0, 1, 2)
     path.write_bytes(change(path.read_bytes()))
-    return Damage(FormatError, (path.name, "checkpoint"))
+    return Damage(errors.FormatError, (path.name, "checkpoint"))
 
 
 CASES |= {
@@ -321,7 +280,7 @@ def _checkpointed_without(name: str, words: tuple[str, ...], root: Path) -> Dama
     (adds[0] if name in adds[0] else adds[0]["deletionVector"])[name] = None
     [path] = table.checkpoint(adds)
     table.drop_commits(0, 1, 2)
-    return Damage(FormatError, (str(root), *(word.format(file=path.name) for word in words)))
+    return Damage(errors.FormatError, (str(root), *(word.format(file=path.name) for word in words)))
 
 
 CASES |= {
@@ -336,10 +295,12 @@ CASES |= {
 
 @case
 def a_part_of_a_checkpoint_that_is_missing(root: Path) -> Damage:
-    table, paths = _checkpointed(root, parts=2)
+    table, adds = small_table(root)
+    table.checkpoint(adds, parts=2)[1].unlink()
+    table.write_hint()
+    table.drop_commits(0, 1, 2)
     table.commit()
-    paths[1].unlink()
-    return Damage(FormatError, (str(root), table.commit_path(0).name))
+    return Damage(errors.FormatError, (str(root), table.commit_path(0).name))
 
 
 @case
@@ -347,7 +308,7 @@ def a_sidecar_that_is_missing(root: Path) -> Damage:
     table, adds = small_table(root)
     paths = table.checkpoint_with_sidecars(adds, as_json=True)
     paths[-1].unlink()
-    return Damage(ObjectNotFoundError, (paths[-1].name,))
+    return Damage(errors.ObjectNotFoundError, (paths[-1].name,))
 
 
 @case
@@ -355,4 +316,4 @@ def a_sidecar_that_is_damaged(root: Path) -> Damage:
     table, adds = small_table(root)
     paths = table.checkpoint_with_sidecars(adds, as_json=False)
     paths[-1].write_bytes(b"PAR1, and then no more")
-    return Damage(FormatError, (paths[-1].name,))
+    return Damage(errors.FormatError, (paths[-1].name,))

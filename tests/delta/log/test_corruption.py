@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-import delvec.delta.table as delta
+from delvec import DeltaTable
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.read.vectors import load_vectors
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
-from delvec.vector import Bitmap
-from tests.delta.builder import TableBuilder, removed, small_table
+from delvec.vector import Bitmap, Descriptor
+from tests.delta.builder import TableBuilder, removed, small_table, table_with
 from tests.delta.log.damages import CASES, rewritten, with_vector
 
 ALIVE = [*range(1, 9), *range(10, 13), *range(15, 20)]
 
 
-def ids_of(table: pa.Table) -> list[int]:
-    return sorted(table.column("id").to_pylist())
+def ids_of(root: Path, *args: Any, **options: Any) -> list[int]:  # noqa: ANN401
+    found = DeltaTable.for_path(None, root).to_arrow(*args, **options)
+    return sorted(found.column("id").to_pylist())
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_arrow_gives_an_error_that_names_what_and_where(tmp_path: Path, name: str) -> None:
     expected = CASES[name](tmp_path / "table")
     with pytest.raises(expected.error) as caught:
-        delta.DeltaTable.for_path(None, tmp_path / "table").to_arrow()
-    for word in expected.words:
-        assert word in str(caught.value)
-
-
-# What is no damage
+        ids_of(tmp_path / "table")
+    assert [word for word in expected.words if word not in str(caught.value)] == []
 
 
 def test_the_table_that_all_cases_damage_is_read(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    table = delta.DeltaTable.for_path(None, tmp_path)
-    assert ids_of(table.to_arrow()) == ALIVE
-    assert table.count() == len(ALIVE)
-    assert ids_of(table.to_arrow(version=1)) == list(range(20))
-    assert ids_of(table.to_arrow(version=0)) == []
+    table, adds = small_table(tmp_path)
+    assert (ids_of(tmp_path), table.handle.count()) == (ALIVE, len(ALIVE))
+    assert (ids_of(tmp_path, version=1), ids_of(tmp_path, version=0)) == (list(range(20)), [])
+    # Vectors count when the property that writes them is off.
+    table.properties = {"delta.enableDeletionVectors": "false"}
+    table.redefine()
+    assert table.handle.properties == table.properties
+    assert (ids_of(tmp_path), table.handle.count()) == (ALIVE, len(ALIVE))
+    # Unknown actions and fields are passed over.
+    rewritten(table.commit_path(2), with_vector("part-0.parquet", futureField={"a": [1, None]}))
+    table.commit({"futureAction": {"path": "part-0.parquet", "size": "large"}})
+    table.commit({"cdc": {"path": "_change_data/x.parquet", "size": 1}})
+    table.add(adds[0] | {"futureField": {"a": [1]}, "tags": {"a": "b"}})
+    assert ids_of(tmp_path) == ALIVE
 
 
 @pytest.mark.parametrize("kind", ["classic", "parts", "json", "parquet"])
@@ -53,17 +57,14 @@ def test_checkpoints_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     else:
         table.checkpoint(adds, parts=3 if kind == "parts" else 1)
     table.drop_commits(0, 1)
-    assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == ALIVE
+    assert ids_of(tmp_path) == ALIVE
     table.drop_commits(2)
-    opened = delta.DeltaTable.for_path(None, tmp_path)
-    assert ids_of(opened.to_arrow()) == ALIVE
-    files = opened.snapshot().files
+    assert ids_of(tmp_path) == ALIVE
+    files = table.handle.snapshot().files
     assert files.row_counts.to_pylist() == [10, 10]
     assert {file.add["path"] for file in files.entries(range(2))} == {each["path"] for each in adds}
-    [more] = table.write_vectors([0, 1, 9], prefix="ab")
-    table.delete(adds[0], more)
-    left = [number for number in ALIVE if number != 1]
-    assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == left
+    table.delete_rows(adds[0], [0, 1, 9], prefix="ab")
+    assert ids_of(tmp_path) == [number for number in ALIVE if number != 1]
 
 
 @pytest.mark.parametrize(
@@ -73,104 +74,53 @@ def test_a_damaged_hint_at_the_last_checkpoint_does_no_harm(tmp_path: Path, hint
     table, adds = small_table(tmp_path)
     table.checkpoint(adds)
     table.write_hint(hint)
-    assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == ALIVE
-
-
-def test_vectors_count_when_the_property_that_writes_them_is_off(tmp_path: Path) -> None:
-    table, _ = small_table(tmp_path)
-    table.properties = {"delta.enableDeletionVectors": "false"}
-    table.commit({"metaData": table.metadata()})
-    opened = delta.DeltaTable.for_path(None, tmp_path)
-    assert opened.properties == table.properties
-    assert ids_of(opened.to_arrow()) == ALIVE
-    assert opened.count() == len(ALIVE)
-
-
-def test_unknown_actions_and_fields_are_passed_over(tmp_path: Path) -> None:
-    table, adds = small_table(tmp_path)
-    path = table.commit_path(2)
-    rewritten(path, with_vector("part-0.parquet", futureField={"a": [1, None]}))
-    table.commit({"futureAction": {"path": "part-0.parquet", "size": "large"}})
-    table.commit({"cdc": {"path": "_change_data/x.parquet", "size": 1}})
-    table.commit({"add": adds[0] | {"futureField": {"a": [1]}, "tags": {"a": "b"}}})
-    assert ids_of(delta.DeltaTable.for_path(None, tmp_path).to_arrow()) == ALIVE
-
-
-# Requests
-
-
-def many_vectors(root: Path, files: int, per_bin: int) -> list[list[int]]:
-    """Make a table whose files all have vectors, several in each `.bin`; give the deleted rows."""
-    table = TableBuilder(root)
-    table.create()
-    names = [f"part-{number:02d}.parquet" for number in range(files)]
-    adds = [table.write_file(name, {"id": list(range(100))}) for name in names]
-    table.commit(*({"add": add} for add in adds))
-    deleted = [sorted({number, 2 * number, 99}) for number in range(files)]
-    live = []
-    for start in range(0, files, per_bin):
-        vectors = table.write_vectors(*deleted[start : start + per_bin])
-        live += [
-            add | {"deletionVector": vector}
-            for add, vector in zip(adds[start : start + per_bin], vectors, strict=True)
-        ]
-    table.commit(*({"remove": removed(add)} for add in adds), *({"add": add} for add in live))
-    return deleted
+    assert ids_of(tmp_path) == ALIVE
 
 
 @pytest.mark.parametrize(("per_bin", "bins"), [(1, 12), (4, 3), (12, 1)])
-def test_a_read_costs_a_listing_and_a_request_for_each_commit_and_file_of_vectors(
-    tmp_path: Path, per_bin: int, bins: int
-) -> None:
-    deleted = many_vectors(tmp_path, 12, per_bin)
+def test_a_read_costs_few_requests(tmp_path: Path, per_bin: int, bins: int) -> None:
+    """A listing, and a request for each commit and each file of vectors."""
+    table, adds = table_with(tmp_path, *[{"id": range(100)}] * 12)
+    deleted = [sorted({number, 2 * number, 99}) for number in range(12)]
+    vectors = []
+    for start in range(0, 12, per_bin):
+        vectors += table.write_vectors(*deleted[start : start + per_bin])
+    live = [add | {"deletionVector": each} for add, each in zip(adds, vectors, strict=True)]
+    table.commit(*({"remove": removed(add)} for add in adds), *({"add": add} for add in live))
     storage = Storage.open(tmp_path)
     files = open_snapshot(storage).files.data_files()
     opened = storage.requests
     # Three commits, and the hint at a checkpoint that is not there.
     assert (opened.gets <= 4, opened.lists, opened.heads) == (True, 1, 0)
-    vectors = load_vectors(storage, files)
+    loaded = load_vectors(storage, files)
     made = storage.requests - opened
     assert (made.gets, made.heads, made.lists) == (bins, 0, 0)
-    by_path = {file.path: vector for file, vector in zip(files, vectors, strict=True)}
-    for number, positions in enumerate(deleted):
-        assert by_path[f"part-{number:02d}.parquet"] == Bitmap(positions)
+    by_path = {file.path: vector for file, vector in zip(files, loaded, strict=True)}
+    expected = {f"part-{number}.parquet": Bitmap(rows) for number, rows in enumerate(deleted)}
+    assert by_path == expected
 
 
 def test_only_the_vectors_of_files_that_are_read_are_loaded(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "p": "integer"}, partition_columns=["p"])
-    table.create()
+    fields = {"id": "long", "p": "integer"}
+    table = TableBuilder.made(tmp_path, fields=fields, partition_columns=["p"])
     adds = [
-        table.write_file(f"p={p}/part.parquet", {"id": [p, p + 10]}, {"p": str(p)})
-        for p in range(4)
+        table.append(f"p={p}/part.parquet", {"id": [p, p + 10]}, {"p": str(p)}) for p in range(4)
     ]
-    table.commit(*({"add": add} for add in adds))
-    for add in adds:
-        table.delete(add, table.write_vectors([0])[0])
-    opened = delta.DeltaTable.for_path(None, tmp_path)
-    opened.snapshot()
-    kept = str(opened.snapshot().files.data_files()[2].descriptor.file_path)  # type: ignore[union-attr]
-    for path in tmp_path.glob("*.bin"):
-        if path.name != kept:
-            path.unlink()
-    wanted = opened.snapshot().files.data_files()[2].partition_values["p"]
-    found = opened.to_arrow([("p", "=", int(wanted or -1))])
-    assert found.column("id").to_pylist() == [int(wanted or -1) + 10]
+    vectors = [table.delete_rows(add, [0])["deletionVector"] for add in adds]
+    for number, vector in enumerate(vectors):
+        if number != 2:
+            (tmp_path / str(Descriptor.from_json(vector).file_path)).unlink()
+    assert ids_of(tmp_path, [("p", "=", 2)]) == [12]
     with pytest.raises(ObjectNotFoundError):
-        opened.to_arrow()
+        ids_of(tmp_path)
 
 
 def test_positions_of_row_groups_meet_the_vector(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
-    add = table.write_file(
-        "part-0.parquet", {"id": list(range(1000))}, row_group_size=37, data_page_size=64
-    )
-    table.commit({"add": add})
+    table = TableBuilder.made(tmp_path)
+    options = {"row_group_size": 37, "data_page_size": 64}
     gone = [*range(30, 80), 500, 999]
-    table.delete(add, table.write_vectors(gone)[0])
-    opened = delta.DeltaTable.for_path(None, tmp_path)
-    alive = np.setdiff1d(np.arange(1000), gone)
-    assert ids_of(opened.to_arrow()) == alive.tolist()
-    assert ids_of(opened.to_arrow([("id", ">=", 480), ("id", "<", 520)])) == [
-        number for number in range(480, 520) if number != 500
-    ]
+    table.delete_rows(table.append("part-0.parquet", {"id": range(1000)}, **options), gone)
+    alive = [number for number in range(1000) if number not in gone]
+    some = [number for number in range(480, 520) if number != 500]
+    assert ids_of(tmp_path) == alive
+    assert ids_of(tmp_path, [("id", ">=", 480), ("id", "<", 520)]) == some

@@ -18,11 +18,10 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.storage import Storage
+from tests.delta.builder import TableBuilder, legacy, protocol_of
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
-SCHEMA_STRING = json.dumps(
-    {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
-)
+MINUTE = timedelta(minutes=1)
 
 
 def ms(moment: datetime) -> int:
@@ -30,18 +29,8 @@ def ms(moment: datetime) -> int:
 
 
 def table_actions(properties: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    return [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {
-            "metaData": {
-                "id": "t",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": SCHEMA_STRING,
-                "partitionColumns": [],
-                "configuration": dict(properties or {}),
-            }
-        },
-    ]
+    made = TableBuilder(Path(), properties=properties or {})
+    return [{"protocol": legacy(1, 2)}, {"metaData": made.metadata()}]
 
 
 def set_time(root: Path, version: int, moment: datetime) -> None:
@@ -67,7 +56,7 @@ def plain_table(root: Path, moments: Sequence[datetime]) -> Storage:
     return Storage.open(root)
 
 
-def own_times_table(root: Path, count: int, since: int, every: timedelta) -> Storage:
+def own_times_table(root: Path, count: int, since: int, every: timedelta = MINUTE) -> Storage:
     """Make a table whose commits hold their time from a version on; its files are all younger."""
     for version in range(count):
         moment = NOON + version * every
@@ -77,10 +66,8 @@ def own_times_table(root: Path, count: int, since: int, every: timedelta) -> Sto
             continue
         properties = {"delta.enableInCommitTimestamps": "true"}
         if since:
-            properties |= {
-                "delta.inCommitTimestampEnablementVersion": str(since),
-                "delta.inCommitTimestampEnablementTimestamp": str(ms(moment)),
-            }
+            name = "delta.inCommitTimestampEnablement"
+            properties |= {f"{name}Version": str(since), f"{name}Timestamp": str(ms(moment))}
         actions = table_actions(properties) if version == since else []
         copied = NOON + timedelta(days=400)
         commit(root, version, copied, *actions, operation="WRITE", inCommitTimestamp=ms(moment))
@@ -91,21 +78,11 @@ def hours(*numbers: float) -> list[datetime]:
     return [NOON + timedelta(hours=number) for number in numbers]
 
 
-def test_history_lists_commits_newest_first_with_what_they_say_of_themselves(
-    tmp_path: Path,
-) -> None:
-    says: dict[str, Any] = {
-        "operation": "CREATE TABLE",
-        "userId": "7",
-        "userName": "ada",
-        "clusterId": "c",
-        "isolationLevel": "Serializable",
-        "isBlindAppend": True,
-        "operationMetrics": {},
-        "userMetadata": "first",
-        "engineInfo": "test/1",
-        "operationParameters": {"isManaged": "false", "partitionBy": "[]"},
-    }
+def test_history_lists_commits_newest_first_with_what_they_say(tmp_path: Path) -> None:
+    names = ("operation", "userId", "userName", "clusterId", "isolationLevel", "userMetadata")
+    says: dict[str, Any] = {name: f"some {name}" for name in (*names, "engineInfo")}
+    says |= {"isBlindAppend": True, "operationMetrics": {}}
+    says["operationParameters"] = {"isManaged": "false", "partitionBy": "[]"}
     commit(tmp_path, 0, NOON, *table_actions(), timestamp=1, somethingElse={"a": 1}, **says)
     later = NOON + timedelta(milliseconds=1500)
     add = {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}
@@ -145,12 +122,10 @@ def test_what_writers_say_freely_becomes_text_or_null(tmp_path: Path) -> None:
 def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(*range(40)))
     before = storage.requests
-    found = history(storage, limit=3)
-    assert found["version"].to_pylist() == [39, 38, 37]
+    assert history(storage, limit=3)["version"].to_pylist() == [39, 38, 37]
     # The hint that is not there, the 40 commits of the snapshot, and three.
     assert (storage.requests - before).gets <= 1 + 40 + 3
-    assert history(storage, limit=100).num_rows == 40
-    assert history(storage, limit=0).schema == SCHEMA
+    assert (history(storage, limit=100).num_rows, history(storage, limit=0).schema) == (40, SCHEMA)
     assert history(storage, limit=0).num_rows == 0
     for wrong in (-1, "3", True):
         with pytest.raises(InvalidArgumentError, match="limit is a number"):
@@ -172,9 +147,7 @@ def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "gone"), [(3, (0, 1)), (2, (0, 1, 2))], ids=["commits before it", "none before"]
 )
-def test_history_goes_on_without_the_commits_that_were_cleaned_up(
-    tmp_path: Path, checkpoint: int, gone: tuple[int, ...]
-) -> None:
+def test_a_cleaned_history_goes_on(tmp_path: Path, checkpoint: int, gone: tuple[int, ...]) -> None:
     storage = plain_table(tmp_path, hours(*range(5)))
     write_checkpoint(tmp_path, checkpoint)
     for version in gone:
@@ -186,10 +159,10 @@ def test_history_goes_on_without_the_commits_that_were_cleaned_up(
         find_version_at(storage, NOON + timedelta(hours=2, minutes=30))
 
 
-def write_checkpoint(root: Path, version: int) -> None:
+def write_checkpoint(root: Path, version: int, properties: Any = None) -> None:  # noqa: ANN401
     """Write the state of a table without files, as a checkpoint of the second kind."""
     name = f"{version:020d}.checkpoint.{'0' * 8}-0000-0000-0000-{'0' * 12}.json"
-    actions = [{"checkpointMetadata": {"version": version}}, *table_actions()]
+    actions = [{"checkpointMetadata": {"version": version}}, *table_actions(properties)]
     (root / "_delta_log" / name).write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
@@ -221,7 +194,7 @@ def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
         (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), "UTC", 1),
     ],
 )
-def test_a_time_finds_the_newest_version_at_it_or_before(
+def test_times_have_versions(
     tmp_path: Path, moment: datetime | str, zone: str, version: int
 ) -> None:
     assert find_version_at(plain_table(tmp_path, hours(0, 1, 2, 12, 13)), moment, zone) == version
@@ -241,7 +214,7 @@ def test_a_time_finds_the_newest_version_at_it_or_before(
         (1.5, "UTC", "timestamp"),
     ],
 )
-def test_what_is_no_time_or_none_of_the_history_is_refused(
+def test_other_times_are_refused(
     tmp_path: Path, moment: datetime | str, zone: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -249,70 +222,51 @@ def test_what_is_no_time_or_none_of_the_history_is_refused(
 
 
 def test_times_in_commits_count_from_the_version_that_enabled_them(tmp_path: Path) -> None:
-    minute = timedelta(minutes=1)
-    storage = own_times_table(tmp_path, 6, since=2, every=minute)
-    assert history(storage)["timestamp"].to_pylist() == [NOON + n * minute for n in range(6)][::-1]
-    for version in range(6):
-        assert find_version_at(storage, NOON + version * minute) == version
-        if version < 5:
-            assert find_version_at(storage, NOON + version * minute + minute / 2) == version
+    storage = own_times_table(tmp_path, 6, since=2)
+    times = [NOON + n * MINUTE for n in range(6)]
+    assert history(storage)["timestamp"].to_pylist() == times[::-1]
+    assert [find_version_at(storage, time) for time in times] == list(range(6))
+    between = [time + MINUTE / 2 for time in times[:5]]
+    assert [find_version_at(storage, time) for time in between] == list(range(5))
     with pytest.raises(InvalidArgumentError, match="newest version is 5"):
-        find_version_at(storage, NOON + 6 * minute)
+        find_version_at(storage, NOON + 6 * MINUTE)
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0"):
-        find_version_at(storage, NOON - minute)
-
-
-def test_files_younger_than_the_times_in_commits_do_not_confuse(tmp_path: Path) -> None:
-    """As in a copy of a table: the files of the first commits are from today."""
-    minute = timedelta(minutes=1)
-    storage = own_times_table(tmp_path, 6, since=2, every=minute)
+        find_version_at(storage, NOON - MINUTE)
+    # As in a copy of a table: the files of the first commits are from today.
     for version in (0, 1):
         set_time(tmp_path, version, NOON + timedelta(days=400))
-    assert find_version_at(storage, NOON + 2 * minute) == 2
-    assert find_version_at(storage, NOON + 4 * minute) == 4
+    assert [find_version_at(storage, times[number]) for number in (2, 4)] == [2, 4]
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2025"):
-        find_version_at(storage, NOON + minute)
+        find_version_at(storage, NOON + MINUTE)
 
 
-def test_times_in_commits_from_the_first_on_are_searched_without_reading_all(
-    tmp_path: Path,
-) -> None:
-    minute = timedelta(minutes=1)
-    storage = own_times_table(tmp_path, 500, since=0, every=minute)
-    write_checkpoint(tmp_path, 499)
-    checkpoint = next((tmp_path / "_delta_log").glob("*.checkpoint.*"))
-    lines = checkpoint.read_text().replace(
-        '"configuration": {}', '"configuration": {"delta.enableInCommitTimestamps": "true"}'
-    )
-    checkpoint.write_text(lines)
+def test_times_in_all_commits_are_searched_without_reading_all(tmp_path: Path) -> None:
+    storage = own_times_table(tmp_path, 500, since=0)
+    write_checkpoint(tmp_path, 499, {"delta.enableInCommitTimestamps": "true"})
     before = storage.requests
-    assert find_version_at(storage, NOON + 123 * minute) == 123
+    assert find_version_at(storage, NOON + 123 * MINUTE) == 123
     assert (storage.requests - before).gets <= 15
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2024-01"):
-        find_version_at(storage, NOON - minute)
+        find_version_at(storage, NOON - MINUTE)
 
 
 def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> None:
-    storage = own_times_table(tmp_path, 3, since=1, every=timedelta(minutes=1))
-    late = NOON + timedelta(days=500)
+    storage = own_times_table(tmp_path, 3, since=1)
+    late, copied = NOON + timedelta(days=500), NOON + timedelta(days=400)
     commit(tmp_path, 3, late, *table_actions(), operation="SET TBLPROPERTIES")
-    copied = NOON + timedelta(days=400)
-    step = timedelta(milliseconds=1)
-    assert history(storage)["timestamp"].to_pylist() == [late, copied + step, copied, NOON]
+    times = [late, copied + timedelta(milliseconds=1), copied, NOON]
+    assert history(storage)["timestamp"].to_pylist() == times
     assert find_version_at(storage, copied) == 1
 
 
 def test_commits_that_lack_their_time_or_its_properties_are_damaged(tmp_path: Path) -> None:
-    storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
-    commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
+    storage, later = own_times_table(tmp_path, 3, since=0), NOON + timedelta(hours=1)
+    commit(tmp_path, 3, later, operation="WRITE")
     with pytest.raises(FormatError, match=r"lacks its in-commit timestamp in .*03\.json"):
-        find_version_at(storage, NOON + timedelta(hours=1))
-    assert history(storage, limit=1)["timestamp"].to_pylist() == [NOON + timedelta(hours=1)]
+        find_version_at(storage, later)
+    assert history(storage, limit=1)["timestamp"].to_pylist() == [later]
     commit(tmp_path, 3, NOON, operation="WRITE", inCommitTimestamp="soon")
-    for ask in (
-        lambda: history(storage),
-        lambda: find_version_at(storage, NOON + timedelta(hours=1)),
-    ):
+    for ask in (lambda: history(storage), lambda: find_version_at(storage, later)):
         with pytest.raises(FormatError, match="timestamp that is none"):
             ask()
     half = {
@@ -328,13 +282,7 @@ def test_no_table_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:
     for ask in (history, lambda storage: find_version_at(storage, NOON)):
         with pytest.raises(TableNotFoundError):
             ask(Storage.open(tmp_path / "nothing"))
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"]}
-    commit(
-        tmp_path,
-        0,
-        NOON,
-        {"protocol": {**protocol, "writerFeatures": ["catalogManaged"]}},
-        *table_actions()[1:],
-    )
+    protocol = {"protocol": protocol_of("catalogManaged")}
+    commit(tmp_path, 0, NOON, protocol, *table_actions()[1:])
     with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
         history(Storage.open(tmp_path))

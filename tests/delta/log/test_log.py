@@ -22,7 +22,7 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.storage import Storage
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import INLINE, TableBuilder
 
 
 def live(root: Path, version: int | None = None) -> dict[str, str | None]:
@@ -34,32 +34,14 @@ def live(root: Path, version: int | None = None) -> dict[str, str | None]:
 
 
 def add(path: str, vector: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    entry = {
-        "path": path,
-        "partitionValues": {},
-        "size": 10,
-        "modificationTime": 1,
-        "dataChange": True,
-        "stats": json.dumps({"numRecords": 100}),
-        **more,
-    }
+    entry = {"path": path, "partitionValues": {}, "size": 10, "modificationTime": 1}
+    entry |= {"dataChange": True, "stats": json.dumps({"numRecords": 100}), **more}
     return {"add": entry if vector is None else entry | {"deletionVector": vector}}
 
 
 def remove(path: str, vector: dict[str, Any] | None = None) -> dict[str, Any]:
     entry = {"path": path, "deletionTimestamp": 1, "dataChange": True}
     return {"remove": entry if vector is None else entry | {"deletionVector": vector}}
-
-
-def inline(
-    cardinality: int = 1, text: str = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0@@r3"
-) -> Any:  # noqa: ANN401
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": text,
-        "sizeInBytes": 34,
-        "cardinality": cardinality,
-    }
 
 
 def commit_each(table: TableBuilder, names: str) -> None:
@@ -69,9 +51,7 @@ def commit_each(table: TableBuilder, names: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    builder = TableBuilder(tmp_path / "table")
-    builder.create()
-    return builder
+    return TableBuilder.made(tmp_path / "table")
 
 
 class TestSegments:
@@ -100,15 +80,14 @@ class TestSegments:
         assert set(live(table.root, 1)) == {"a"}, "not beyond the version that is read"
 
     def test_the_newest_complete_checkpoint_is_used(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.checkpoint([add("a")["add"]])
-        table.commit(add("b"))
-        [first, _] = table.checkpoint([add("a")["add"], add("b")["add"]], parts=2)
-        first.unlink()
+        a, b = add("a")["add"], add("b")["add"]
+        table.add(a)
+        table.checkpoint([a])
+        table.add(b)
+        table.checkpoint([a, b], parts=2)[0].unlink()
         segment = find_segment(Storage.open(table.root))
         assert segment.checkpoint is not None
-        assert segment.checkpoint.version == 1
-        assert live(table.root) == {"a": None, "b": None}
+        assert (segment.checkpoint.version, live(table.root)) == (1, {"a": None, "b": None})
 
     def test_with_a_hint_the_log_is_listed_from_there(self, table: TableBuilder) -> None:
         commit_each(table, "abc")
@@ -143,29 +122,19 @@ class TestSegments:
 
 class TestReplay:
     def test_the_order_inside_a_commit_means_nothing(self, table: TableBuilder) -> None:
-        old, new = inline(1), inline(2)
+        old, new = INLINE, INLINE | {"pathOrInlineDv": INLINE["pathOrInlineDv"][:-1] + "4"}
         table.commit(add("a"), add("b"))
         table.commit(remove("a"), add("a", old), add("b", old), remove("b"))
         assert set(live(table.root).values()) == {f"i{old['pathOrInlineDv']}"}
-        other = new | {"pathOrInlineDv": new["pathOrInlineDv"].replace("@@r3", "@@r4")}
-        table.commit(add("a", other), remove("a", old))
-        table.commit(remove("b", old), add("b", other))
-        assert len(live(table.root)) == 2
-        assert set(live(table.root).values()) == {f"i{other['pathOrInlineDv']}"}
+        table.commit(add("a", new), remove("a", old))
+        table.commit(remove("b", old), add("b", new))
+        assert live(table.root) == dict.fromkeys("ab", f"i{new['pathOrInlineDv']}")
 
     def test_the_offset_belongs_to_the_identity(self, table: TableBuilder) -> None:
-        vectors = [
-            {
-                "storageType": "u",
-                "pathOrInlineDv": "vBn[lx{q8@P<9BNH/isA",
-                "offset": offset,
-                "sizeInBytes": 36,
-                "cardinality": 2,
-            }
-            for offset in (1, 45)
-        ]
-        table.commit(add("a", vectors[0]))
-        table.commit(remove("a", vectors[0]), add("a", vectors[1]))
+        stored = INLINE | {"storageType": "u", "pathOrInlineDv": "vBn[lx{q8@P<9BNH/isA"}
+        first, second = ({**stored, "offset": offset} for offset in (1, 45))
+        table.commit(add("a", first))
+        table.commit(remove("a", first), add("a", second))
         assert live(table.root) == {"a": "uvBn[lx{q8@P<9BNH/isA@45"}
 
     def test_a_file_that_comes_back_is_live_once(self, table: TableBuilder) -> None:
@@ -174,14 +143,13 @@ class TestReplay:
         assert live(table.root) == {}
         table.commit(add("a"))
         table.commit(add("a", stats=json.dumps({"numRecords": 5})))
-        files = open_snapshot(Storage.open(table.root)).files
-        assert files.row_counts.to_pylist() == [5]
+        assert open_snapshot(Storage.open(table.root)).files.row_counts.to_pylist() == [5]
 
     def test_removes_after_a_checkpoint_reach_into_it(self, table: TableBuilder) -> None:
-        vector = inline()
-        table.commit(add("a"), add("b", vector), add("c", vector))
-        table.checkpoint([add("a")["add"], add("b", vector)["add"], add("c", vector)["add"]])
-        table.commit(remove("a"), remove("b", vector))
+        adds = add("a"), add("b", INLINE), add("c", INLINE)
+        table.commit(*adds)
+        table.checkpoint([each["add"] for each in adds])
+        table.commit(remove("a"), remove("b", INLINE))
         assert set(live(table.root)) == {"c"}
 
     def test_paths_are_compared_decoded(self, table: TableBuilder) -> None:
@@ -238,9 +206,7 @@ class TestActions:
         ],
         ids=lambda action: str(action)[:60],
     )
-    def test_small_actions_that_are_damaged(
-        self, table: TableBuilder, action: dict[str, Any] | str
-    ) -> None:
+    def test_damaged_small_actions(self, table: TableBuilder, action: dict[str, Any] | str) -> None:
         path = table.commit(*([] if isinstance(action, str) else [action]))
         if isinstance(action, str):
             path.write_text(action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -11,14 +10,9 @@ import pytest
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta import log_files
+from tests.delta.builder import INLINE_TWO, Action, TableBuilder, protocol_of, removed, small_table
 
-INLINE = {  # rows 0 and 5
-    "storageType": "i",
-    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5",
-    "sizeInBytes": 36,
-    "cardinality": 2,
-}
 LIVE = [*range(1, 9), 10, 11, 12, *range(15, 20)]
 
 
@@ -27,147 +21,119 @@ def ids(table: DeltaTable, version: int | None = None) -> list[int]:
     return found
 
 
-def commit_of(root: Path, version: int = 0) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in (root / f"_delta_log/{version:020}.json").read_text().splitlines():
-        for kind, body in json.loads(line).items():
-            found.setdefault(kind, []).append(body)
-    return found
+def adds_of(root: Path) -> list[Action]:
+    return [action["add"] for action in log_files.commits(root)[0] if "add" in action]
 
 
-def test_a_clone_has_the_same_rows_and_no_files(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    source = DeltaTable.for_path(None, tmp_path / "t")
+def cloned(source: DeltaTable, root: Path, **options: Any) -> DeltaTable:  # noqa: ANN401
+    source.clone(root, **options)
+    return DeltaTable.for_path(None, root)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> TableBuilder:
+    return small_table(tmp_path / "a" / "t")[0]
+
+
+@pytest.fixture
+def source(small: TableBuilder) -> DeltaTable:
+    return small.handle
+
+
+def test_a_clone_has_the_same_rows_and_no_files(tmp_path: Path, source: DeltaTable) -> None:
     report = source.clone(tmp_path / "clone")
     table = DeltaTable.for_path(None, tmp_path / "clone")
     assert (report.version, report.files_added, report.vectors_added) == (0, 2, 2)
     assert ids(table) == LIVE == ids(source)
     assert [path.name for path in (tmp_path / "clone").iterdir()] == ["_delta_log"]
-    assert table.protocol == source.protocol
-    assert table.properties == source.properties
+    assert (table.protocol, table.properties) == (source.protocol, source.properties)
     assert table.detail().id != source.detail().id
     assert source.version == 2
+    # A clone of a clone refers to the first source.
+    assert ids(cloned(table, tmp_path / "two")) == LIVE
+    assert adds_of(tmp_path / "two") == adds_of(tmp_path / "clone")
 
 
 def test_entries_have_absolute_percent_encoded_paths(tmp_path: Path) -> None:
-    root = tmp_path / "ein Täble 100%"
-    builder = TableBuilder(root)
-    builder.create()
+    builder = TableBuilder.made(tmp_path / "ein Täble 100%")
     add = builder.write_file("day=a%20b/pärt 0.parquet", {"id": [1, 2, 3]})
-    add["path"] = "day=a%2520b/p%C3%A4rt%200.parquet"
+    add |= {"path": "day=a%2520b/p%C3%A4rt%200.parquet", "tags": {"a": "b"}}
     [vector] = builder.write_vectors([1], prefix="ab")
     stats = '{"numRecords": 3, "tightBounds": false}'
-    builder.commit({"add": add | {"deletionVector": vector, "stats": stats, "tags": {"a": "b"}}})
-    DeltaTable.for_path(None, root).clone(tmp_path / "clone")
-    [entry] = commit_of(tmp_path / "clone")["add"]
+    builder.add(add | {"deletionVector": vector, "stats": stats})
+    table = cloned(builder.handle, tmp_path / "clone")
+    [entry] = adds_of(tmp_path / "clone")
     assert entry["path"].startswith("file:/")
     assert " " not in entry["path"]
-    assert unquote(entry["path"]) == f"file:{root}/day=a%20b/pärt 0.parquet"
-    assert entry["deletionVector"]["storageType"] == "p"
-    assert unquote(entry["deletionVector"]["pathOrInlineDv"]) == f"file:{builder.vector_path()}"
-    assert entry["deletionVector"]["offset"] == 1
-    assert entry["tags"] == {"a": "b"}
-    assert entry["dataChange"]
-    table = DeltaTable.for_path(None, tmp_path / "clone")
-    assert ids(table) == [1, 3]
+    assert unquote(entry["path"]) == f"file:{builder.root}/day=a%20b/pärt 0.parquet"
+    descriptor = entry["deletionVector"]
+    assert (descriptor["storageType"], descriptor["offset"]) == ("p", 1)
+    assert unquote(descriptor["pathOrInlineDv"]) == f"file:{builder.vector_path()}"
+    assert (entry["tags"], entry["dataChange"], ids(table)) == ({"a": "b"}, True, [1, 3])
 
 
 def test_inline_and_absolute_vectors_stay_as_they_are(tmp_path: Path) -> None:
-    builder, elsewhere = TableBuilder(tmp_path / "t"), TableBuilder(tmp_path / "other")
-    builder.create()
-    adds = [builder.write_file(f"part-{n}.parquet", {"id": list(range(10))}) for n in range(2)]
+    builder, elsewhere = TableBuilder.made(tmp_path / "t"), TableBuilder(tmp_path / "other")
     [vector] = elsewhere.write_vectors([3])
     absolute = vector | {"storageType": "p", "pathOrInlineDv": f"file:{elsewhere.vector_path()}"}
-    for add, each in zip(adds, (INLINE, absolute), strict=True):
+    for number, each in enumerate((INLINE_TWO, absolute)):
+        add = builder.write_file(f"part-{number}.parquet", {"id": range(10)})
         stats = '{"numRecords": 10, "tightBounds": false}'
-        builder.commit({"add": add | {"deletionVector": each, "stats": stats}})
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    source.clone(tmp_path / "clone")
-    found = [entry["deletionVector"] for entry in commit_of(tmp_path / "clone")["add"]]
-    assert sorted(found, key=str) == sorted([INLINE, absolute], key=str)
-    assert ids(DeltaTable.for_path(None, tmp_path / "clone")) == ids(source)
+        builder.add(add | {"deletionVector": each, "stats": stats})
+    table = cloned(builder.handle, tmp_path / "clone")
+    found = [entry["deletionVector"] for entry in adds_of(tmp_path / "clone")]
+    assert sorted(found, key=str) == sorted([INLINE_TWO, absolute], key=str)
+    assert ids(table) == ids(builder.handle)
 
 
-def test_a_clone_of_a_clone_refers_to_the_first_source(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "one")
-    DeltaTable.for_path(None, tmp_path / "one").clone(tmp_path / "two")
-    first, second = (commit_of(tmp_path / name)["add"] for name in ("one", "two"))
-    assert first == second
-    assert ids(DeltaTable.for_path(None, tmp_path / "two")) == LIVE
-
-
-def test_the_history_tells_of_the_source(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    source.clone(tmp_path / "clone", 1, commit_metadata="copy")
-    [entry] = DeltaTable.for_path(None, tmp_path / "clone").arrow_history().to_pylist()
-    assert entry["operation"] == "CLONE"
+def test_the_history_tells_of_the_source(tmp_path: Path, source: DeltaTable) -> None:
+    table = cloned(source, tmp_path / "clone", version=1, commit_metadata="copy")
+    [entry] = table.arrow_history().to_pylist()
+    assert (entry["operation"], entry["userMetadata"]) == ("CLONE", "copy")
     parameters = dict(entry["operationParameters"])
-    assert parameters == {"source": f"delta.`file:{tmp_path}/t`", "sourceVersion": "1"}
+    assert parameters == {"source": f"delta.`file:{tmp_path}/a/t`", "sourceVersion": "1"}
+    none = ("numRemovedFiles", "numCopiedFiles", "removedFilesSize", "copiedFilesSize")
+    figures = {"sourceTableSize": source.detail().bytes, "sourceNumOfFiles": 2}
     metrics = {name: int(value) for name, value in entry["operationMetrics"]}
-    assert metrics == {
-        "sourceTableSize": source.detail().bytes,
-        "sourceNumOfFiles": 2,
-        "numRemovedFiles": 0,
-        "numCopiedFiles": 0,
-        "removedFilesSize": 0,
-        "copiedFilesSize": 0,
-    }
-    assert entry["userMetadata"] == "copy"
+    assert metrics == figures | dict.fromkeys(none, 0)
 
 
-def test_an_old_version_is_cloned_if_its_files_exist(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    source.clone(tmp_path / "clone", version=1)
-    assert ids(DeltaTable.for_path(None, tmp_path / "clone")) == list(range(20))
-    (tmp_path / "t" / "part-1.parquet").unlink()
+def test_an_old_version_is_cloned_if_its_files_exist(tmp_path: Path, source: DeltaTable) -> None:
+    assert ids(cloned(source, tmp_path / "clone", version=1)) == list(range(20))
+    (tmp_path / "a/t/part-1.parquet").unlink()
     with pytest.raises(ObjectNotFoundError, match=r"version 1 .* cannot be cloned: part-1.parquet"):
         source.clone(tmp_path / "other", version=1)
     assert not (tmp_path / "other").exists()
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    report = DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "clone", dry_run=True)
+def test_a_dry_run_writes_nothing(tmp_path: Path, source: DeltaTable) -> None:
+    report = source.clone(tmp_path / "clone", dry_run=True)
     assert (report.version, report.files_added) == (None, 2)
     assert not (tmp_path / "clone").exists()
 
 
-def test_a_taken_target_is_refused(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("{root}/taken", "there is a table at"),
+        ("{root}/full", r"would delete: notes\.txt"),
+        *((f"{{root}}/a/{each}", "one folder with its source") for each in ("t", "t/inside", "")),
+        ("s3://lake/t", "the same kind of store"),
+    ],
+)
+def test_targets_are_refused(tmp_path: Path, source: DeltaTable, target: str, message: str) -> None:
     small_table(tmp_path / "taken")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    with pytest.raises(InvalidArgumentError, match="there is a table at"):
-        source.clone(tmp_path / "taken")
-    with pytest.raises(InvalidArgumentError, match=r"would delete: notes\.txt"):
-        source.clone(tmp_path / "full")
-
-
-@pytest.mark.parametrize("place", ["", "inside", ".."])
-def test_a_target_around_or_inside_the_source_is_refused(tmp_path: Path, place: str) -> None:
-    small_table(tmp_path / "a" / "t")
-    source = DeltaTable.for_path(None, tmp_path / "a" / "t")
-    with pytest.raises(InvalidArgumentError, match="one folder with its source"):
-        source.clone(tmp_path / "a" / "t" / place)
-
-
-def test_another_kind_of_store_is_refused(tmp_path: Path) -> None:
-    small_table(tmp_path / "t")
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    with pytest.raises(InvalidArgumentError, match="the same kind of store"):
-        source.clone("s3://lake/t", storage_options={"region": "eu-west-1"})
+    options = {"region": "eu-west-1"} if target.startswith("s3:") else None
+    with pytest.raises(InvalidArgumentError, match=message):
+        source.clone(target.format(root=tmp_path), storage_options=options)
 
 
 def tracked(root: Path) -> TableBuilder:
-    builder = TableBuilder(root)
-    builder.protocol["writerFeatures"] = [
-        *("deletionVectors", "rowTracking", "domainMetadata", "clustering", "inCommitTimestamp")
-    ]
-    builder.properties = {
+    features = ["rowTracking", "domainMetadata", "clustering", "inCommitTimestamp"]
+    protocol = protocol_of("deletionVectors", writers=features)
+    properties = {
         "delta.enableRowTracking": "true",
         "delta.rowTracking.materializedRowIdColumnName": "_ids",
         "delta.rowTracking.materializedRowCommitVersionColumnName": "_versions",
@@ -175,8 +141,7 @@ def tracked(root: Path) -> TableBuilder:
         "delta.inCommitTimestampEnablementTimestamp": "1900000000000",
         "delta.userProperty": "kept",
     }
-    builder.create()
-    return builder
+    return TableBuilder.made(root, protocol=protocol, properties=properties)
 
 
 def domain(name: str, text: str) -> dict[str, Any]:
@@ -197,13 +162,10 @@ def test_row_ids_are_the_clones_own_and_clustering_is_copied(tmp_path: Path) -> 
         domain("delta.clustering", clustering),
         domain("mine", "1"),
     )
-    DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "clone")
-    table = DeltaTable.for_path(None, tmp_path / "clone")
-    entries = commit_of(tmp_path / "clone")["add"]
-    assert [(add["baseRowId"], add["defaultRowCommitVersion"]) for add in entries] == [
-        (0, 0),
-        (2, 0),
-    ]
+    table = cloned(builder.handle, tmp_path / "clone")
+    entries = adds_of(tmp_path / "clone")
+    kept = [(add["baseRowId"], add["defaultRowCommitVersion"]) for add in entries]
+    assert kept == [(0, 0), (2, 0)]
     assert table.snapshot().domains == {
         "delta.rowTracking": '{"rowIdHighWaterMark":3}',
         "delta.clustering": clustering,
@@ -219,22 +181,21 @@ def test_row_tracking_needs_the_row_counts(tmp_path: Path) -> None:
     builder = tracked(tmp_path / "t")
     add = builder.write_file("part-0.parquet", {"id": [1]}) | {"baseRowId": 0}
     del add["stats"]
-    builder.commit({"add": add})
+    builder.add(add)
     with pytest.raises(UnsupportedFeatureError, match=r"recompute_statistics\(\)"):
         DeltaTable.for_path(None, tmp_path / "t").clone(tmp_path / "clone")
 
 
-def test_both_tables_change_independently(tmp_path: Path) -> None:
-    builder, live = small_table(tmp_path / "t")
-    source = DeltaTable.for_path(None, tmp_path / "t")
-    source.clone(tmp_path / "clone")
-    builder.commit({"remove": removed(live[0])})
-    table = DeltaTable.for_path(None, tmp_path / "clone")
-    assert ids(table) == LIVE
-    assert ids(source) == [number for number in LIVE if number >= 10]
-    [first, _] = table.snapshot().files.entries()
-    clone = TableBuilder(tmp_path / "clone", version=0)
-    clone.commit({"remove": removed(dict(first.add))})
-    assert ids(table) == [number for number in LIVE if number >= 10]
+def test_both_tables_change_on_their_own(
+    tmp_path: Path, small: TableBuilder, source: DeltaTable
+) -> None:
+    table = cloned(source, tmp_path / "clone")
+    first, _ = source.snapshot().files.entries()
+    small.commit({"remove": removed(dict(first.add))})
+    late = [number for number in LIVE if number >= 10]
+    assert (ids(table), ids(source)) == (LIVE, late)
+    first, _ = table.snapshot().files.entries()
+    TableBuilder(tmp_path / "clone", version=0).commit({"remove": removed(dict(first.add))})
+    assert ids(table) == late
     table.recompute_statistics()
-    assert ids(table) == [number for number in LIVE if number >= 10]
+    assert ids(table) == late

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from delvec import DeltaTable
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.maintain.compaction import CompactionRule, compaction_bins, live_bytes, purge_bins
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import InvalidArgumentError
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import INLINE, TableBuilder
 
 File = tuple[int, int, int]  # bytes, rows, deleted rows
 
@@ -21,28 +20,17 @@ File = tuple[int, int, int]  # bytes, rows, deleted rows
 def files_of(path: Path, files: list[File], parts: str = "") -> FileSet:
     """Make the log of files that do not exist, each a millisecond younger than the last."""
     fields = {"id": "long", "part": "string"} if parts else {"id": "long"}
-    builder = TableBuilder(path, fields=fields, partition_columns=["part"] if parts else [])
-    builder.create()
+    columns = ["part"] if parts else []
+    builder = TableBuilder.made(path, fields=fields, partition_columns=columns)
     for at, (size, rows, deleted) in enumerate(files):
-        add: dict[str, Any] = {
-            "path": f"part-{at}",
-            "partitionValues": {"part": parts[at]} if parts else {},
-            "size": size,
-            "modificationTime": at,
-            "dataChange": True,
-        }
+        add: dict[str, Any] = {"path": f"part-{at}", "size": size, "modificationTime": at}
+        add |= {"partitionValues": {"part": parts[at]} if parts else {}, "dataChange": True}
         if rows:
             add["stats"] = f'{{"numRecords":{rows}}}'
         if deleted:
-            add["deletionVector"] = {
-                "storageType": "u",
-                "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-                "offset": 1,
-                "sizeInBytes": 36,
-                "cardinality": deleted,
-            }
-        builder.commit({"add": add})
-    return DeltaTable.for_path(None, path).snapshot().files
+            add["deletionVector"] = INLINE | {"cardinality": deleted}
+        builder.add(add)
+    return builder.handle.snapshot().files
 
 
 def chosen(files: FileSet, target: int, ratio: float = 0.05, least: int | None = None) -> Any:  # noqa: ANN401
@@ -76,18 +64,13 @@ def chosen(files: FileSet, target: int, ratio: float = 0.05, least: int | None =
         ([], []),
     ],
 )
-def test_files_are_chosen_by_live_bytes(
-    tmp_path: Path, files: list[File], expected: list[list[int]]
-) -> None:
+def test_live_bytes_choose(tmp_path: Path, files: list[File], expected: list[list[int]]) -> None:
     assert chosen(files_of(tmp_path / "t", files), 100) == expected
 
 
-def test_partitions_are_not_mixed(tmp_path: Path) -> None:
-    files = files_of(tmp_path / "t", [(10, 1, 0)] * 5, "abaab")
+def test_partitions_are_not_mixed_and_a_purge_takes_exactly_the_wanted(tmp_path: Path) -> None:
+    files = files_of(tmp_path / "parts", [(10, 1, 0)] * 5, "abaab")
     assert sorted(chosen(files, 100)) == [[0, 2, 3], [1, 4]]
-
-
-def test_a_purge_takes_exactly_the_wanted_files(tmp_path: Path) -> None:
     files = files_of(tmp_path / "t", [(10, 10, 0), (10, 10, 1), (900, 10, 1), (10, 10, 9)])
     bins = purge_bins(files, files.has_vector, CompactionRule(100, 50, 0.5))
     found = [sorted(int(files.modification_times[n]) for n in each) for each in bins]

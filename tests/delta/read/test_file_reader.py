@@ -35,18 +35,7 @@ from delvec.delta.schema.types import (
     arrow_type,
     children,
 )
-from delvec.delta.skipping.predicate import (
-    And,
-    Comparison,
-    In,
-    IsNull,
-    Never,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
-    Unknown,
-)
+from delvec.delta.skipping import predicate as sql
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -99,9 +88,6 @@ def single(storage: Storage, array: pa.Array, kind: DataType, **options: Any) ->
     return column
 
 
-# Rows
-
-
 ROWS = 1000
 MODEL = [
     {
@@ -112,22 +98,22 @@ MODEL = [
     for i in range(ROWS)
 ]
 SCHEMA = struct(a=LONG, s=STRING, f=DOUBLE, p=LONG)
-PREDICATES: list[tuple[Predicate, Any]] = [
-    (Comparison(("a",), "<", 10), lambda row: row["a"] is not None and row["a"] < 10),
-    (Comparison(("f",), ">", 1e9), lambda row: math.isnan(row["f"])),
-    (Comparison(("p",), "=", 5), lambda _row: True),
-    (Comparison(("p",), "!=", 5), lambda _row: False),
-    (IsNull(("a",)), lambda row: row["a"] is None),
-    (StartsWith(("s",), "0"), lambda row: row["s"].startswith("0")),
+PREDICATES: list[tuple[sql.Predicate, Any]] = [
+    (sql.Comparison(("a",), "<", 10), lambda row: row["a"] is not None and row["a"] < 10),
+    (sql.Comparison(("f",), ">", 1e9), lambda row: math.isnan(row["f"])),
+    (sql.Comparison(("p",), "=", 5), lambda _row: True),
+    (sql.Comparison(("p",), "!=", 5), lambda _row: False),
+    (sql.IsNull(("a",)), lambda row: row["a"] is None),
+    (sql.StartsWith(("s",), "0"), lambda row: row["s"].startswith("0")),
     (
-        And((Not(IsNull(("a",))), In(("s",), ("01", "36")))),
+        sql.And((sql.Not(sql.IsNull(("a",))), sql.In(("s",), ("01", "36")))),
         lambda row: row["a"] is not None and row["s"] in ("01", "36"),
     ),
     (
-        Or((Comparison(("a",), "=", 7), Comparison(("f",), "<", 3.0))),
+        sql.Or((sql.Comparison(("a",), "=", 7), sql.Comparison(("f",), "<", 3.0))),
         lambda row: row["a"] == 7 or row["f"] < 3,
     ),
-    (Never(), lambda _row: False),
+    (sql.Never(), lambda _row: False),
 ]
 
 
@@ -137,9 +123,7 @@ def comparable(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_rows_positions_and_columns_are_those_of_the_model(
-    data: st.DataObject, tmp_path: Path
-) -> None:
+def test_rows_positions_and_columns_are_the_models(data: st.DataObject, tmp_path: Path) -> None:
     storage = Storage.open(tmp_path)
     in_order = sorted(MODEL, key=lambda row: (row["a"] is None, row["a"] or 0))
     model = data.draw(st.sampled_from([MODEL, in_order]))
@@ -177,7 +161,7 @@ def test_rows_positions_and_columns_are_those_of_the_model(
 
 def test_a_condition_that_is_not_understood_is_refused(storage: Storage) -> None:
     file = put(storage, pa.table({"a": [1]}))
-    scan = Scan(struct(a=PrimitiveType("long")), predicate=Unknown())
+    scan = Scan(struct(a=PrimitiveType("long")), predicate=sql.Unknown())
     with pytest.raises(InvalidArgumentError, match="cannot be evaluated"):
         list(read_file(storage, file, scan, vector=None))
 
@@ -185,7 +169,7 @@ def test_a_condition_that_is_not_understood_is_refused(storage: Storage) -> None
 def test_batches_are_bounded_and_large_files_keep_their_order(storage: Storage) -> None:
     rows = 300_000
     file = put(storage, pa.table({"a": np.arange(rows)}), row_group_size=200_000)
-    scan = Scan(struct(a=LONG), predicate=Comparison(("a",), "!=", 5), with_position=True)
+    scan = Scan(struct(a=LONG), predicate=sql.Comparison(("a",), "!=", 5), with_position=True)
     batches = list(read_file(storage, file, scan, vector=Bitmap(range(0, rows, 3))))
     assert max(batch.num_rows for batch in batches) <= 1 << 16
     table = pa.Table.from_batches(batches)
@@ -224,7 +208,7 @@ def test_only_what_is_needed_is_read(storage: Storage) -> None:
     assert cost(Scan(schema))[1] > 7_000_000
     rows, read = cost(Scan(schema, columns=("a",)))
     assert (rows, read < 1_400_000) == (100_000, True)
-    rows, read = cost(Scan(schema, columns=("a",), predicate=Comparison(("i",), "<", 3)))
+    rows, read = cost(Scan(schema, columns=("a",), predicate=sql.Comparison(("i",), "<", 3)))
     assert (rows, read < 400_000) == (3, True)
     rows, read = cost(Scan(schema, columns=("a",)), Bitmap.from_ranges([0], [90_000]))
     assert (rows, read < 250_000) == (10_000, True)
@@ -254,9 +238,7 @@ def test_files_are_read_in_order_through_the_vectors_that_the_log_names(storage:
         table_of(storage, files[0], scan)
 
 
-def test_an_absolute_path_is_followed_on_the_same_kind_of_store(
-    storage: Storage, tmp_path: Path
-) -> None:
+def test_an_absolute_path_is_followed_in_such_a_store(storage: Storage, tmp_path: Path) -> None:
     elsewhere = Storage.open(tmp_path / "source")
     file = put(elsewhere, pa.table({"a": [1]}), "d/x y%20.parquet")
     absolute = replace(file, path=elsewhere.uri_of(file.path))
@@ -269,20 +251,23 @@ def test_an_absolute_path_is_followed_on_the_same_kind_of_store(
         next(read_file(storage, replace(file, path="../source/x"), scan, vector=None))
 
 
-def test_a_column_that_would_be_there_twice_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"with_position": True}, "'_pos' would be there twice"),
+        ({"columns": ("a", "A")}, "'a' would be there twice"),
+        (
+            {"columns": ("a",), "predicate": sql.IsNull(("_pos",)), "with_position": True},
+            "'_pos' would be there twice",
+        ),
+        ({"columns": ("b",)}, "no column 'b'"),
+    ],
+)
+def test_columns_of_a_scan_are_there_once(options: dict[str, Any], message: str) -> None:
     schema = struct(a=LONG, _pos=LONG)
     assert Scan(schema).arrow_schema.names == ["a", "_pos"]
-    with pytest.raises(InvalidArgumentError, match="'_pos' would be there twice"):
-        Scan(schema, with_position=True)
-    with pytest.raises(InvalidArgumentError, match="'a' would be there twice"):
-        Scan(schema, columns=("a", "A"))
-    with pytest.raises(InvalidArgumentError, match="'_pos' would be there twice"):
-        Scan(schema, columns=("a",), predicate=IsNull(("_pos",)), with_position=True)
-    with pytest.raises(InvalidArgumentError, match="no column 'b'"):
-        Scan(schema, columns=("b",))
-
-
-# Files that are not what the log says
+    with pytest.raises(InvalidArgumentError, match=message):
+        Scan(schema, **options)
 
 
 @pytest.mark.parametrize(
@@ -300,20 +285,17 @@ def test_what_is_not_there_or_not_parquet_is_refused(storage: Storage, data: byt
 def test_damaged_files_give_an_error_or_the_same_rows(storage: Storage) -> None:
     table = pa.table({"a": range(2000), "s": [str(i) for i in range(2000)], "f": [0.5] * 2000})
     file = put(storage, table, row_group_size=500, write_page_checksum=True)
-    good = bytearray(storage.read("f.parquet"))
-    pages_end = (
-        len(good) - 8 - int.from_bytes(good[-8:-4], "little")
-    )  # there are no checksums after
+    good = storage.read("f.parquet")
+    pages = len(good) - 8 - int.from_bytes(good[-8:-4], "little")  # no checksums come after
     scan = Scan(struct(a=LONG, s=STRING, f=DOUBLE))
     expected = table_of(storage, file, scan)
-    rng = random.Random(7)
-    refused = 0
+    rng, refused = random.Random(7), 0
     for _ in range(300):
         bad = bytearray(good)
         if rng.random() < 0.2:
             del bad[rng.randrange(len(bad)) :]
         else:
-            bad[rng.randrange(4, pages_end)] ^= 1 << rng.randrange(8)
+            bad[rng.randrange(4, pages)] ^= 1 << rng.randrange(8)
         storage.write("bad.parquet", bytes(bad))
         try:
             found = table_of(storage, replace(file, path="bad.parquet", size=len(bad)), scan)
@@ -335,9 +317,6 @@ def test_other_rows_than_the_log_counts_are_refused(storage: Storage) -> None:
         table_of(storage, file, scan, Bitmap([10]))
 
 
-# Names
-
-
 def test_columns_are_found_by_exact_name_then_without_case(storage: Storage) -> None:
     file = put(storage, pa.table({"A": [1], "a": [2], "B": [3], "x.y": [4], "x": [{"y": 5}]}))
     schema = struct(a=LONG, b=LONG, c=LONG, x=struct(Y=LONG, z=LONG)).fields
@@ -345,8 +324,7 @@ def test_columns_are_found_by_exact_name_then_without_case(storage: Storage) -> 
     assert table_of(storage, file, scan).to_pylist() == [
         {"a": 2, "b": 3, "c": None, "x": {"Y": 5, "z": None}, "x.y": 4}
     ]
-    only = replace(scan, columns=("x.y",))
-    assert table_of(storage, file, only).to_pylist() == [{"x.y": 4}]
+    assert table_of(storage, file, replace(scan, columns=("x.y",))).to_pylist() == [{"x.y": 4}]
     both = put(storage, pa.table({"bB": [1], "Bb": [2]}))
     with pytest.raises(FormatError, match=r"column bb is there more than once.*found bB, Bb"):
         table_of(storage, both, Scan(struct(bb=LONG)))
@@ -354,29 +332,33 @@ def test_columns_are_found_by_exact_name_then_without_case(storage: Storage) -> 
 
 def test_column_mapping_by_name_and_by_id(storage: Storage) -> None:
     inner = StructType((Field("x", LONG, physical_name="c2", field_id=2),))
+    columns: dict[str, Any] = {
+        "s": (inner, "c1", 1),
+        "l": (ArrayType(inner), "c3", 3),
+        "new": (LONG, "c9", 9),
+    }
     schema = StructType(
-        (
-            Field("s", inner, physical_name="c1", field_id=1),
-            Field("l", ArrayType(inner), physical_name="c3", field_id=3),
-            Field("new", LONG, physical_name="c9", field_id=9),
+        tuple(
+            Field(name, kind, physical_name=physical, field_id=number)
+            for name, (kind, physical, number) in columns.items()
         )
     )
 
-    def stored(s: str, x: str, l: str) -> pa.Table:  # noqa: E741
-        leaf = pa.struct([pa.field(x, pa.int64(), metadata={"PARQUET:field_id": "2"})])
-        fields = [
-            pa.field(l, pa.list_(leaf), metadata={"PARQUET:field_id": "3"}),
-            pa.field(s, leaf, metadata={"PARQUET:field_id": "1"}),
-        ]
-        return pa.table([[[{x: 7}]], [{x: 8}]], schema=pa.schema(fields))
+    def column(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+    def stored(path: str, s: str, x: str, l: str) -> DataFile:  # noqa: E741
+        leaf = pa.struct([column(x, pa.int64(), 2)])
+        fields = [column(l, pa.list_(leaf), 3), column(s, leaf, 1)]
+        return put(storage, pa.table([[[{x: 7}]], [{x: 8}]], schema=pa.schema(fields)), path)
 
     row = {"s": {"x": 8}, "l": [{"x": 7}], "new": None}
-    by_name = put(storage, stored("c1", "c2", "c3"), "name.parquet")
-    by_id = put(storage, stored("other", "names", "altogether"), "id.parquet")
-    misleading = put(storage, stored("c3", "c1", "c9"), "odd.parquet")
+    by_name = stored("name.parquet", "c1", "c2", "c3")
+    by_id = stored("id.parquet", "other", "names", "altogether")
+    misleading = stored("odd.parquet", "c3", "c1", "c9")
     assert table_of(storage, by_name, Scan(schema, mapping_mode="name")).to_pylist() == [row]
+    scan = Scan(schema, mapping_mode="id", predicate=sql.Comparison(("s", "x"), "=", 8))
     for file in (by_name, by_id, misleading):
-        scan = Scan(schema, mapping_mode="id", predicate=Comparison(("s", "x"), "=", 8))
         assert table_of(storage, file, scan).to_pylist() == [row]
     without = put(storage, pa.table({"c1": [{"c2": 1}]}))
     with pytest.raises(FormatError, match="by id, and the columns of the file have none"):
@@ -384,10 +366,8 @@ def test_column_mapping_by_name_and_by_id(storage: Storage) -> None:
 
 
 def test_partition_columns_are_constants_by_physical_name(storage: Storage) -> None:
-    file = replace(
-        put(storage, pa.table({"a": [1, 2]})),
-        partition_values={"c1": "2024-03-31 02:30:00", "c2": None, "c3": "1.5"},
-    )
+    values = {"c1": "2024-03-31 02:30:00", "c2": None, "c3": "1.5"}
+    file = replace(put(storage, pa.table({"a": [1, 2]})), partition_values=values)
     schema = StructType(
         (
             Field("t", PrimitiveType("timestamp"), physical_name="c1"),
@@ -398,20 +378,13 @@ def test_partition_columns_are_constants_by_physical_name(storage: Storage) -> N
         )
     )
     scan = Scan(schema, ("t", "n", "d", "absent"), time_zone="Europe/Berlin")
-    row = {
-        "t": dt.datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
-        "n": None,
-        "d": Decimal("1.50"),
-        "absent": None,
-    }
+    moment = dt.datetime(2024, 3, 31, 1, 30, tzinfo=UTC)
+    row = {"t": moment, "n": None, "d": Decimal("1.50"), "absent": None}
     assert table_of(storage, file, scan).to_pylist() == [row | {"a": 1}, row | {"a": 2}]
-    filtered = replace(scan, columns=("a",), predicate=IsNull(("n",)))
+    filtered = replace(scan, columns=("a",), predicate=sql.IsNull(("n",)))
     assert table_of(storage, file, filtered)["a"].to_pylist() == [1, 2]
     with pytest.raises(FormatError, match=r"f\.parquet.*expected a decimal\(5,2\), found '1,5'"):
         table_of(storage, replace(file, partition_values={"c3": "1,5"}), scan)
-
-
-# Types
 
 
 @pytest.mark.parametrize(
@@ -464,9 +437,7 @@ REFUSED: dict[DataType, list[pa.Array]] = {
 @pytest.mark.parametrize(
     ("kind", "stored"), [(kind, each) for kind, arrays in REFUSED.items() for each in arrays]
 )
-def test_a_type_that_cannot_be_the_tables_is_refused(
-    storage: Storage, kind: DataType, stored: pa.Array
-) -> None:
+def test_types_that_do_not_fit_fail(storage: Storage, kind: DataType, stored: pa.Array) -> None:
     with pytest.raises(FormatError, match=r"column c .*f\.parquet: expected .*, found "):
         single(storage, stored, kind)
 
@@ -475,10 +446,8 @@ def test_timestamps_of_spark_are_instants(storage: Storage) -> None:
     times = [0, -62_135_596_800_000_000, 253_402_300_799_999_999, None]
     if int(pa.__version__.partition(".")[0]) >= 23:
         times.append(-1)  # older ones write an instant before 1970 wrongly; all read it rightly
-    stored = pa.array(times, pa.timestamp("us"))
-    found = single(
-        storage, stored, PrimitiveType("timestamp"), use_deprecated_int96_timestamps=True
-    )
+    options, stored = {"use_deprecated_int96_timestamps": True}, pa.array(times, pa.timestamp("us"))
+    found = single(storage, stored, PrimitiveType("timestamp"), **options)
     assert found.cast(pa.int64()).to_pylist() == times
 
 
@@ -486,9 +455,7 @@ def test_timestamps_of_spark_are_instants(storage: Storage) -> None:
     ("key", "value", "legacy"),
     [("legacyDateTime", "", True), ("version", "2.4.5", True), ("version", "3.5.0", False)],
 )
-def test_dates_in_the_old_calendar_are_refused(
-    storage: Storage, key: str, value: str, *, legacy: bool
-) -> None:
+def test_old_calendars_are_refused(storage: Storage, key: str, value: str, *, legacy: bool) -> None:
     scan = Scan(struct(c=PrimitiveType("date")))
     for day in (dt.date(1600, 1, 1), dt.date(1500, 1, 1)):
         table = pa.table({"c": [day]}).replace_schema_metadata({f"org.apache.spark.{key}": value})
@@ -511,9 +478,6 @@ def test_variants_are_given_as_stored_and_shredded_ones_are_refused(storage: Sto
         single(storage, pa.array([{"value": b"v"}]), variant)
 
 
-# Nested data
-
-
 def kinds() -> st.SearchStrategy[DataType]:
     leaves: st.SearchStrategy[DataType] = st.sampled_from([LONG, STRING, PrimitiveType("date")])
     return st.recursive(
@@ -528,12 +492,8 @@ def kinds() -> st.SearchStrategy[DataType]:
 
 
 def _numbered(types: list[DataType]) -> StructType:
-    return StructType(
-        tuple(
-            Field(f"n{index}", kind, physical_name=f"col-{index}")
-            for index, kind in enumerate(types)
-        )
-    )
+    numbers = range(len(types))
+    return StructType(tuple(Field(f"n{n}", types[n], physical_name=f"col-{n}") for n in numbers))
 
 
 def values(kind: DataType) -> st.SearchStrategy[Any]:
@@ -584,47 +544,43 @@ def changed_structs(
     more: dict[str, Any],
 ) -> Any:  # noqa: ANN401
     """Change the value: other names of fields in every struct, and one field more."""
-    if value is None:
-        return None
     inside = partial(changed_structs, name=name, more=more)
-    if isinstance(kind, StructType):
-        return {name(each): inside(value[each.name], each.type) for each in kind.fields} | more
-    if isinstance(kind, ArrayType):
-        return [inside(each, kind.element) for each in value]
-    if isinstance(kind, MapType):
-        return [(key, inside(each, kind.value)) for key, each in value]
+    match kind:
+        case _ if value is None:
+            return None
+        case StructType():
+            return {name(each): inside(value[each.name], each.type) for each in kind.fields} | more
+        case ArrayType():
+            return [inside(each, kind.element) for each in value]
+        case MapType():
+            return [(key, inside(each, kind.value)) for key, each in value]
     return value
 
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_nested_values_survive_renaming_slicing_and_growth(
-    data: st.DataObject, tmp_path: Path
-) -> None:
+def test_nested_values_survive_renaming_and_growth(data: st.DataObject, tmp_path: Path) -> None:
     kind = data.draw(kinds())
     rows = data.draw(st.lists(values(kind), min_size=1, max_size=12))
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start, len(rows)))
-    renamed = partial(
-        changed_structs, kind=kind, name=lambda field: field.physical_name, more={"dropped": 1}
-    )
-    stored = pa.array([renamed(row) for row in rows], physical(kind))
+
+    def changed(name: Callable[[Field], str], **more: object) -> list[Any]:
+        return [changed_structs(row, kind, name, more) for row in rows]
+
+    stored = pa.array(changed(lambda field: field.physical_name, dropped=1), physical(kind))
     later = grown(kind)
     sliced = Conformer("x").conform(stored[start:stop], later, "c")
     sliced.validate(full=True)
     assert sliced.type == arrow_type(later)
-    with_later = partial(
-        changed_structs, kind=kind, name=lambda field: field.name, more={"later": None}
-    )
-    expected = [with_later(row) for row in rows]
+    expected = changed(lambda field: field.name, later=None)
     assert sliced.to_pylist() == expected[start:stop]
     storage = Storage.open(tmp_path)
     file = put(storage, pa.table({"c": stored}), row_group_size=data.draw(st.integers(1, 5)))
     marked = data.draw(st.sets(st.integers(0, len(rows) - 1)))
     found = table_of(storage, file, Scan(struct(c=later)), Bitmap(sorted(marked)))
-    assert found["c"].to_pylist() == [
-        row for position, row in enumerate(expected) if position not in marked
-    ]
+    left = [row for position, row in enumerate(expected) if position not in marked]
+    assert found["c"].to_pylist() == left
 
 
 @pytest.mark.parametrize(
@@ -638,11 +594,7 @@ def test_nested_values_survive_renaming_slicing_and_growth(
 )
 def test_other_forms_of_nested_values_are_the_tables(stored: pa.Array, kind: DataType) -> None:
     found = Conformer("x").conform(stored, kind, "c")
-    assert found.type == arrow_type(kind)
-    assert found.to_pylist() == stored.to_pylist()
-
-
-# Statistics of the footer
+    assert (found.type, found.to_pylist()) == (arrow_type(kind), stored.to_pylist())
 
 
 def bounds(storage: Storage, table: pa.Table, schema: StructType, column: tuple[str, ...]) -> Any:  # noqa: ANN401
@@ -669,19 +621,15 @@ def bounds(storage: Storage, table: pa.Table, schema: StructType, column: tuple[
         ("decimal(38,2)", [Decimal("-1.25"), Decimal("3.00"), Decimal("0.00"), None]),
     ],
 )
-def test_footers_bound_what_is_stored_in_the_tables_type(
-    storage: Storage, kind: str, rows: list[Any]
-) -> None:
+def test_footers_bound_values_of_one_type(storage: Storage, kind: str, rows: list[Any]) -> None:
     nested = struct(deep=struct(list=ArrayType(LONG), c=PrimitiveType(kind)))
     leaf = pa.array(rows, arrow_type(PrimitiveType(kind)))
     deep = pa.StructArray.from_arrays([pa.array([[1, 2]] * 4), leaf], ["list", "c"])
     found = bounds(storage, pa.table({"deep": deep}), nested, ("deep", "c"))
     first = sorted(rows[:2], key=lambda value: value.encode() if isinstance(value, str) else value)
-    assert found.minimum.type == leaf.type
-    assert found.minimum.to_pylist() == [first[0], rows[2]]
+    assert (found.minimum.type, found.minimum.to_pylist()) == (leaf.type, [first[0], rows[2]])
     assert found.maximum.to_pylist() == [first[1], rows[2]]
-    assert found.null_count.to_pylist() == [0, None]
-    assert found.row_count.to_pylist() == [2, 2]
+    assert (found.null_count.to_pylist(), found.row_count.to_pylist()) == ([0, None], [2, 2])
     assert bounds(storage, pa.table({"deep": deep}), nested, ("deep", "list")) is None
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.delta.read.footer_statistics import file_statistics, row_count
+from delvec.delta.read.footer_statistics import file_statistics
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.errors import FormatError
-from delvec.storage import Storage
+from tests.delta.builder import field_of, struct_of
 
 LAST = "\U0010ffff"
 
@@ -28,21 +28,13 @@ def metadata_of(
     properties: Mapping[str, str] | None = None,
     partitions: Sequence[str] = (),
 ) -> Metadata:
-    return Metadata.from_json(
-        {
-            "schemaString": json.dumps(struct(columns)),
-            "partitionColumns": list(partitions),
-            "configuration": dict(properties or {}),
-        }
-    )
+    text = json.dumps(struct(columns))
+    told = {"partitionColumns": list(partitions), "configuration": dict(properties or {})}
+    return Metadata.from_json({"schemaString": text, **told})
 
 
 def struct(columns: Mapping[str, Any]) -> dict[str, Any]:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in columns.items()
-    ]
-    return {"type": "struct", "fields": fields}
+    return struct_of(*(field_of(name, kind) for name, kind in columns.items()))
 
 
 def footer_of(table: pa.Table, **options: Any) -> pq.FileMetaData:  # noqa: ANN401
@@ -82,8 +74,7 @@ def bounds_of(
 ) -> tuple[Any, Any]:
     table = pa.table({"x": pa.array(values, kind)})
     found = statistics_of(table, {"x": delta_type}, properties, **options)
-    assert found["numRecords"] == len(values)
-    assert found["nullCount"] == {"x": values.count(None)}
+    assert (found["numRecords"], found["nullCount"]) == (len(values), {"x": values.count(None)})
     return found.get("minValues", {}).get("x"), found.get("maxValues", {}).get("x")
 
 
@@ -126,8 +117,7 @@ def test_each_type_has_the_bounds_that_delta_keeps_of_it(delta_type: str) -> Non
 
 
 def test_bounds_are_those_of_all_row_groups() -> None:
-    found = bounds_of([5, 9, None, None, -7, 3], pa.int64(), "long", row_group_size=2)
-    assert found == (-7, 9)
+    assert bounds_of([5, 9, None, None, -7, 3], pa.int64(), "long", row_group_size=2) == (-7, 9)
     # In units of UTF-16 the first one would be the greater.
     texts = ("\uffee", "\U00010000")
     assert bounds_of(list(texts), pa.string(), "string", row_group_size=1) == texts
@@ -135,11 +125,9 @@ def test_bounds_are_those_of_all_row_groups() -> None:
 
 def test_decimals_keep_all_digits_in_json() -> None:
     number = "1234567890123456789012345678.0123456789"
-    values = [Decimal(number), Decimal("-0.0000000001")]
-    table = pa.table({"x": pa.array(values, pa.decimal128(38, 10))})
-    text = statistics_json(statistics_of(table, {"x": "decimal(38,10)"}))
-    assert f'"maxValues":{{"x":{number}}}' in text
-    assert '"minValues":{"x":-0.0000000001}' in text
+    values = pa.array([Decimal(number), Decimal("-0.0000000001")], pa.decimal128(38, 10))
+    text = statistics_json(statistics_of(pa.table({"x": values}), {"x": "decimal(38,10)"}))
+    assert f'"minValues":{{"x":-0.0000000001}},"maxValues":{{"x":{number}}}' in text
 
 
 @pytest.mark.parametrize(
@@ -151,15 +139,12 @@ def test_decimals_keep_all_digits_in_json() -> None:
         ([-0.0], (-0.0, 0.0)),
     ],
 )
-def test_floats_that_json_cannot_say_are_no_bounds(
-    values: list[float | None], bounds: tuple[Any, Any]
-) -> None:
+def test_odd_floats_are_no_bounds(values: list[float | None], bounds: tuple[Any, Any]) -> None:
     assert bounds_of(values, pa.float64(), "double", row_group_size=1) == bounds
 
 
 def test_a_writer_that_passes_over_nan_is_not_believed_a_maximum_of_floats() -> None:
-    table = pa.table({"x": [1.0, float("nan")]})
-    footer = footer_of(table)
+    footer = footer_of(pa.table({"x": [1.0, float("nan")]}))
     assert footer.row_group(0).column(0).statistics.max == 1.0
     found = file_statistics(metadata_of({"x": "double"}), footer, tight_bounds=False)
     assert found == {"numRecords": 2, "minValues": {"x": 1.0}, "nullCount": {"x": 0}}
@@ -168,8 +153,7 @@ def test_a_writer_that_passes_over_nan_is_not_believed_a_maximum_of_floats() -> 
 def test_a_row_group_without_statistics_makes_bounds_unknown() -> None:
     table = pa.table({"x": [1, 2], "y": [1, 2]})
     found = statistics_of(table, {"x": "long", "y": "long"}, write_statistics=["y"])
-    assert found["minValues"] == {"y": 1}
-    assert found["nullCount"] == {"y": 0}
+    assert (found["minValues"], found["nullCount"]) == ({"y": 1}, {"y": 0})
 
 
 def test_bounds_of_another_type_than_the_table_has_are_left_out() -> None:
@@ -193,16 +177,10 @@ def test_fields_of_structs_are_nested_and_count_the_nulls_of_their_struct() -> N
 def test_arrays_and_maps_have_none_and_do_not_shift_what_follows() -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     pairs = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
-    table = pa.table(
-        {
-            "a": pa.array([[1, 2]]),
-            "m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
-            "x": [7],
-        }
-    )
+    stored = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"a": pa.array([[1, 2]]), "m": stored, "x": [7]})
     found = statistics_of(table, {"a": array, "m": pairs, "x": "long"})
-    assert found["minValues"] == {"x": 7}
-    assert found["nullCount"] == {"x": 0}
+    assert (found["minValues"], found["nullCount"]) == ({"x": 7}, {"x": 0})
 
 
 def test_a_column_that_the_file_has_not_is_null_in_all_rows() -> None:
@@ -211,18 +189,12 @@ def test_a_column_that_the_file_has_not_is_null_in_all_rows() -> None:
 
 
 @given(st.text(max_size=80), st.integers(1, 34))
-@example("a" * 33, 32)
-@example("\u00fc" * 33, 32)
-@example("a" * 31 + "\U0001f600" + "b", 32)
-@example("a" * 32 + LAST + "b", 32)
-@example("a" * 32 + LAST * 40, 32)
 def test_cut_texts_still_bound_the_text(text: str, prefix: int) -> None:
     properties = {"delta.dataSkippingStringPrefixLength": str(prefix)}
     low, high = bounds_of([text], pa.string(), "string", properties)
     assert low.encode() <= text.encode()
     assert low == text[:prefix]
-    assert high is None or high.encode() >= text.encode()
-    assert high is None or len(high) <= 2 * prefix + 2
+    assert high is None or (high.encode() >= text.encode() and len(high) <= 2 * prefix + 2)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +237,7 @@ NESTED = {"s": struct({"a": "long", "b": "long"}), "x.y": "long", "Z": "long"}
         ({"delta.dataSkippingStatsColumns": "a,,b"}, None),
     ],
 )
-def test_properties_say_which_columns_have_statistics(
-    properties: dict[str, str], found: dict[str, Any] | None
-) -> None:
+def test_properties_name_columns(properties: dict[str, str], found: dict[str, Any] | None) -> None:
     if found is None:
         with pytest.raises(FormatError, match="dataSkipping"):
             indexed(NESTED, properties)
@@ -283,12 +253,3 @@ def test_the_first_32_columns_have_statistics_partition_columns_not_counted() ->
     assert list(found["minValues"]) == names[:32]
     assert "tightBounds" not in found
     assert file_statistics(metadata, footer, tight_bounds=True)["tightBounds"] is True
-
-
-def test_rows_are_counted_by_the_footer(tmp_path: Any) -> None:  # noqa: ANN401
-    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").write_bytes(b"no Parquet")
-    storage = Storage.open(tmp_path)
-    assert row_count(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size) == 3
-    with pytest.raises(FormatError, match=r"b\.parquet"):
-        row_count(storage, "b.parquet", 10)

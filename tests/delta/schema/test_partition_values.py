@@ -11,20 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.delta.schema.partition_values import (
-    PartitionValue,
-    folder_values,
-    parse_partition_value,
-    partition_column,
-)
+from delvec.delta.schema import partition_values as values
 from delvec.delta.schema.types import ArrayType, PrimitiveType, arrow_type
 from delvec.errors import FormatError, InvalidArgumentError
 
 UTC = timezone.utc
 
 
-def parse(text: str | None, kind: str, zone: str = "UTC") -> PartitionValue | None:
-    return parse_partition_value(text, PrimitiveType(kind), zone)
+def parse(text: str | None, kind: str, zone: str = "UTC") -> values.PartitionValue | None:
+    return values.parse_partition_value(text, PrimitiveType(kind), zone)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +55,9 @@ def parse(text: str | None, kind: str, zone: str = "UTC") -> PartitionValue | No
 )
 def test_a_text_becomes_a_value(kind: str, text: str, value: object) -> None:
     found = parse(text, kind)
-    assert found == value
-    assert str(found) == str(value)
+    assert (found, str(found)) == (value, str(value))
     assert type(found) is type(value)
-    column = partition_column(pa.array([None, text, text]), PrimitiveType(kind))
+    column = values.partition_column(pa.array([None, text, text]), PrimitiveType(kind))
     assert column.type == arrow_type(PrimitiveType(kind))
     assert column.to_pylist() == [None, value, value]
     assert parse(None, kind) is parse("", kind) is None
@@ -94,7 +88,7 @@ def test_a_wrong_text_is_refused_with_type_and_value(kind: str, text: str) -> No
     assert kind in str(caught.value)
     assert repr(text) in str(caught.value)
     with pytest.raises(FormatError):
-        partition_column(pa.array([text]), PrimitiveType(kind))
+        values.partition_column(pa.array([text]), PrimitiveType(kind))
 
 
 @pytest.mark.parametrize(
@@ -134,13 +128,13 @@ def test_an_unknown_zone_is_refused(zone: str) -> None:
 )
 def test_some_types_cannot_partition(kind: PrimitiveType) -> None:
     with pytest.raises(FormatError, match="cannot partition"):
-        parse_partition_value("1", kind)
+        values.parse_partition_value("1", kind)
 
 
 @given(st.lists(st.none() | st.sampled_from(["", "1", "22", "-3"])), st.integers(0, 3))
 def test_columns_agree_with_single_values(texts: list[str | None], start: int) -> None:
     column = pa.chunked_array([pa.array(texts, pa.string()).slice(start), ["7"]])
-    found = partition_column(column, PrimitiveType("long")).to_pylist()
+    found = values.partition_column(column, PrimitiveType("long")).to_pylist()
     assert found == [parse(text, "long") for text in [*texts[start:], "7"]]
 
 
@@ -155,4 +149,4 @@ def test_columns_agree_with_single_values(texts: list[str | None], start: int) -
     ],
 )
 def test_names_of_folders_are_read_in_one_way(folder: str, value: str | None) -> None:
-    assert folder_values(f"a/{folder}/part-0.parquet") == [("c", value)]
+    assert values.folder_values(f"a/{folder}/part-0.parquet") == [("c", value)]

@@ -1,4 +1,4 @@
-"""`delvec.delta.schema.types`: Spark's JSON form, column mapping, and the Arrow types."""
+"""Schemas: Spark's JSON form, column mapping, the Arrow types, and the ways through nested ones."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as spark_types
+from pyspark.sql import types as spark
 
-from delvec.delta.schema.types import (
-    ArrayType,
-    Field,
-    MapType,
-    PrimitiveType,
-    StructType,
-    arrow_type,
-    parse_schema,
+from delvec.delta.schema import types
+from delvec.delta.schema.traversal import (
+    change_struct,
+    nullable,
+    primitives,
+    resolve,
+    walk,
+    with_children,
 )
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from tests.delta.builder import field_of, struct_of
+from tests.delta.builder import mapped_field as mapped
 
 PRIMITIVES = {
     "string": pa.string(),
@@ -41,117 +43,67 @@ PRIMITIVES = {
 
 
 def json_field(name: str, kind: object, **more: object) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": True, "metadata": {}, **more}
-
-
-def mapped(name: str, kind: object, number: object, physical: object = None) -> dict[str, Any]:
-    return json_field(
-        name,
-        kind,
-        metadata={
-            "delta.columnMapping.id": number,
-            "delta.columnMapping.physicalName": physical or f"col-{number}",
-        },
-    )
+    return field_of(name, kind) | more
 
 
 def text(*fields: dict[str, Any]) -> str:
-    return json.dumps({"type": "struct", "fields": fields})
+    return json.dumps(struct_of(*fields))
 
 
 def test_every_primitive_has_an_arrow_type() -> None:
-    schema = parse_schema(text(*(json_field(name, name) for name in PRIMITIVES)))
-    assert pa.schema(list(arrow_type(schema))) == pa.schema(list(PRIMITIVES.items()))
+    schema = types.parse_schema(text(*(json_field(name, name) for name in PRIMITIVES)))
+    assert pa.schema(list(types.arrow_type(schema))) == pa.schema(list(PRIMITIVES.items()))
 
 
 def test_nested_types_keep_what_may_be_null() -> None:
-    schema = parse_schema(
-        text(
-            json_field(
-                "m",
-                {
-                    "type": "map",
-                    "keyType": "string",
-                    "valueType": {
-                        "type": "array",
-                        "elementType": {"type": "struct", "fields": [json_field("x", "long")]},
-                        "containsNull": False,
-                    },
-                    "valueContainsNull": True,
-                },
-                nullable=False,
-            )
-        )
-    )
-    inner = StructType((Field("x", PrimitiveType("long")),))
-    assert schema.fields[0].type == MapType(
-        PrimitiveType("string"), ArrayType(inner, contains_null=False), value_contains_null=True
-    )
+    struct = struct_of(field_of("x", "long"))
+    array = {"type": "array", "elementType": struct, "containsNull": False}
+    pairs = {"type": "map", "keyType": "string", "valueType": array, "valueContainsNull": True}
+    schema = types.parse_schema(text(json_field("m", pairs, nullable=False)))
+    items = types.ArrayType(types.StructType((types.Field("x", LONG),)), contains_null=False)
+    assert schema.fields[0].type == types.MapType(STRING, items, value_contains_null=True)
     element = pa.field("element", pa.struct([("x", pa.int64())]), nullable=False)
     value = pa.field("value", pa.list_(element))
     expected = pa.map_(pa.field("key", pa.string(), nullable=False), value)
-    assert pa.schema(list(arrow_type(schema))) == pa.schema(
-        [pa.field("m", expected, nullable=False)]
-    )
+    stored = pa.schema([pa.field("m", expected, nullable=False)])
+    assert pa.schema(list(types.arrow_type(schema))) == stored
     assert str(schema) == "struct<m:map<string,array<struct<x:long>>>>"
 
 
 def test_the_json_form_survives_a_round_trip_and_spark_reads_it() -> None:
-    spark = spark_types.StructType(
-        [
-            spark_types.StructField("a", spark_types.DecimalType(10, 2), False, {"comment": "hé"}),
-            spark_types.StructField(
-                "b",
-                spark_types.ArrayType(
-                    spark_types.MapType(spark_types.StringType(), spark_types.VariantType(), False)
-                ),
-            ),
-            spark_types.StructField(
-                "c",
-                spark_types.StructType(
-                    [spark_types.StructField("t", spark_types.TimestampNTZType())]
-                ),
-            ),
-            spark_types.StructField("n", spark_types.NullType()),
-        ]
+    inner = spark.MapType(spark.StringType(), spark.VariantType(), False)
+    original = (
+        spark.StructType()
+        .add("a", spark.DecimalType(10, 2), False, {"comment": "hé"})
+        .add("b", spark.ArrayType(inner))
+        .add("c", spark.StructType().add("t", spark.TimestampNTZType()))
+        .add("n", spark.NullType())
     )
-    schema = parse_schema(spark.json())
-    assert spark_types.StructType.fromJson(schema.to_json()) == spark
-    assert parse_schema(json.dumps(schema.to_json())) == schema
+    schema = types.parse_schema(original.json())
+    assert spark.StructType.fromJson(schema.to_json()) == original
+    assert types.parse_schema(json.dumps(schema.to_json())) == schema
     assert pickle.loads(pickle.dumps(schema)) == schema  # noqa: S301
-    assert hash(schema) == hash(parse_schema(spark.json()))
+    assert hash(schema) == hash(types.parse_schema(original.json()))
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_column_mapping_gives_physical_names_and_ids_at_every_level(mode: Any) -> None:  # noqa: ANN401
-    source = text(mapped("s", {"type": "struct", "fields": [mapped("x", "long", 7)]}, 3))
-    schema = parse_schema(source, mode)
+    source = text(mapped("s", struct_of(mapped("x", "long", 7)), 3))
+    schema = types.parse_schema(source, mode)
     (field,) = schema.fields
-    assert isinstance(field.type, StructType)
-    assert [(each.physical_name, each.field_id) for each in (field, *field.type.fields)] == [
-        ("col-3", 3),
-        ("col-7", 7),
-    ]
-    assert json.dumps(schema.to_json()) == source
-    plain = parse_schema(source)
+    assert isinstance(field.type, types.StructType)
+    found = [(each.physical_name, each.field_id) for each in (field, *field.type.fields)]
+    assert (found, json.dumps(schema.to_json())) == ([("col-3", 3), ("col-7", 7)], source)
+    plain = types.parse_schema(source)
     assert (plain.fields[0].physical_name, plain.fields[0].field_id) == ("s", None)
 
 
 def test_old_spellings_are_understood() -> None:
-    schema = parse_schema(
-        text(
-            {"name": "d", "type": "decimal"},
-            {"name": "n", "type": "null"},
-            {"name": "p", "type": "decimal( 5 , 2 )"},
-            {"name": "u", "type": {"type": "udt", "class": "x.Point", "sqlType": "double"}},
-        )
-    )
-    assert [str(field.type) for field in schema.fields] == [
-        "decimal(10,0)",
-        "void",
-        "decimal(5,2)",
-        "double",
-    ]
+    point = {"type": "udt", "class": "x.Point", "sqlType": "double"}
+    kinds = {"d": "decimal", "n": "null", "p": "decimal( 5 , 2 )", "u": point}
+    schema = types.parse_schema(text(*({"name": name, "type": kinds[name]} for name in kinds)))
+    found = [str(field.type) for field in schema.fields]
+    assert found == ["decimal(10,0)", "void", "decimal(5,2)", "double"]
     assert all(field.nullable for field in schema.fields)
 
 
@@ -182,7 +134,7 @@ def test_old_spellings_are_understood() -> None:
 )
 def test_what_is_no_schema_is_refused(source: str, mode: Any) -> None:  # noqa: ANN401
     with pytest.raises(FormatError):
-        parse_schema(source, mode)
+        types.parse_schema(source, mode)
 
 
 @pytest.mark.parametrize(
@@ -190,17 +142,83 @@ def test_what_is_no_schema_is_refused(source: str, mode: Any) -> None:  # noqa: 
 )
 def test_a_type_from_the_future_is_named(kind: object) -> None:
     with pytest.raises(UnsupportedFeatureError, match="column 'a' has a type"):
-        parse_schema(text(json_field("a", kind)))
+        types.parse_schema(text(json_field("a", kind)))
     with pytest.raises(UnsupportedFeatureError, match="mode 'other'"):
-        parse_schema(text(), "other")  # type: ignore[arg-type]
+        types.parse_schema(text(), "other")  # type: ignore[arg-type]
 
 
 def test_a_column_is_found_as_spark_finds_it() -> None:
-    schema = parse_schema(text(*(json_field(name, "long") for name in ("id", "Id", "Name"))))
-    assert schema.field("id").name == "id"
-    assert schema.field("Id").name == "Id"
+    schema = types.parse_schema(text(*(json_field(name, "long") for name in ("id", "Id", "Name"))))
+    assert (schema.field("id").name, schema.field("Id").name) == ("id", "Id")
     assert schema.field("NAME").name == "Name"
     with pytest.raises(InvalidArgumentError, match="ambiguous: id, Id"):
         schema.field("ID")
     with pytest.raises(InvalidArgumentError, match=r"no column 'nam'.*(?s:.)Hint: did you mean"):
         schema.field("nam")
+
+
+LONG = types.PrimitiveType("long")
+STRING = types.PrimitiveType("string")
+INNER = types.StructType(
+    (types.Field("x", LONG, nullable=False), types.Field("Y", STRING, physical_name="col-y"))
+)
+SCHEMA = types.StructType(
+    (
+        types.Field("id", LONG),
+        types.Field("s", INNER, physical_name="col-s"),
+        types.Field("a", types.ArrayType(types.ArrayType(INNER, contains_null=False))),
+        types.Field("m", types.MapType(INNER, LONG, value_contains_null=False)),
+    )
+)
+
+
+def names(path: tuple[types.Field, ...]) -> str:
+    return ".".join(field.name for field in path)
+
+
+def test_a_walk_reaches_the_fields_of_all_structs_each_before_its_own() -> None:
+    assert [names(path) for path in walk(SCHEMA)] == [
+        *("id", "s", "s.x", "s.Y"),
+        *("a", "a.element.element.x", "a.element.element.Y"),
+        *("m", "m.key.x", "m.key.Y"),
+    ]
+    through_structs = ["id", "s", "s.x", "s.Y", "a", "m"]
+    assert [names(path) for path in walk(SCHEMA, structs_only=True)] == through_structs
+    assert not list(walk(LONG))
+    assert list(primitives(types.MapType(STRING, types.ArrayType(LONG)))) == [STRING, LONG]
+    assert not list(primitives(types.ArrayType(INNER)))
+    for field in SCHEMA.fields:
+        assert with_children(field.type, types.children(field.type)) == field.type
+
+
+def test_null_is_taken_at_every_level() -> None:
+    changed = nullable(SCHEMA)
+    assert str(changed) == str(SCHEMA)
+    assert all(path[-1].nullable for path in walk(changed))
+    assert changed.field("a").type == types.ArrayType(types.ArrayType(nullable(INNER)))
+    assert changed.field("m").type == types.MapType(nullable(INNER), LONG)
+    assert changed.field("s").physical_name == "col-s"
+
+
+def test_paths_are_resolved_as_spark_does() -> None:
+    assert names(resolve(SCHEMA, ("S", "y"))) == "s.Y"
+    assert names(resolve(SCHEMA, ("a", "ELEMENT", "element", "X"))) == "a.element.element.x"
+    no_element = r"column a is of type .*: there is no .element."
+    with pytest.raises(InvalidArgumentError, match=no_element):
+        resolve(SCHEMA, ("a", "element"), structs_only=True)
+    with pytest.raises(InvalidArgumentError, match="into maps by `key` and `value`"):
+        resolve(SCHEMA, ("m", "item"))
+    with pytest.raises(InvalidArgumentError, match="there is no column 'z'"):
+        resolve(SCHEMA, ("s", "z"))
+
+
+def test_the_struct_at_a_path_is_changed() -> None:
+    def first(struct: types.StructType) -> types.StructType:
+        return types.StructType(struct.fields[:1])
+
+    changed = change_struct(SCHEMA, ("M", "key"), first)
+    assert [names(path) for path in walk(changed)][-2:] == ["m", "m.key.x"]
+    assert changed.fields[:3] == SCHEMA.fields[:3]
+    assert change_struct(SCHEMA, (), first).names == ("id",)
+    with pytest.raises(InvalidArgumentError, match="column id is of type long: it has no fields"):
+        change_struct(SCHEMA, ("id",), first)

@@ -13,23 +13,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from delvec.delta.schema.types import Field, PrimitiveType, StructType, arrow_type
-from delvec.delta.skipping.predicate import (
-    Always,
-    And,
-    ColumnPath,
-    Comparison,
-    In,
-    IsNull,
-    Never,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    StartsWith,
-    Unknown,
-)
+from delvec.delta.skipping import predicate as sql
 
-Row: TypeAlias = dict[ColumnPath, Any]
+Row: TypeAlias = dict[sql.ColumnPath, Any]
 Truth: TypeAlias = bool | None
 
 NAN = float("nan")
@@ -55,8 +41,8 @@ VALUES: dict[str, list[Any]] = {
 }
 # Beyond the column's type, but in order with its values.
 BEYOND: dict[str, list[Any]] = {"byte": [-300, 128], "float": [0.1, 1e300], "double": [5]}
-NESTED: ColumnPath = ("s", "x")
-KINDS: dict[ColumnPath, str] = {(kind,): kind for kind in VALUES} | {NESTED: "long"}
+NESTED: sql.ColumnPath = ("s", "x")
+KINDS: dict[sql.ColumnPath, str] = {(kind,): kind for kind in VALUES} | {NESTED: "long"}
 SCHEMA = StructType(
     (
         *(Field(kind, PrimitiveType(kind)) for kind in VALUES),
@@ -67,7 +53,7 @@ SCHEMA = StructType(
 EMPTY: Row = dict.fromkeys(KINDS)
 
 
-def rows(columns: Sequence[ColumnPath]) -> st.SearchStrategy[Row]:
+def rows(columns: Sequence[sql.ColumnPath]) -> st.SearchStrategy[Row]:
     """Rows with something in some columns and nulls in all others."""
     return st.fixed_dictionaries(
         {column: st.none() | st.sampled_from(VALUES[KINDS[column]]) for column in columns}
@@ -86,27 +72,33 @@ def table_of(some: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(plain, pa.schema(list(arrow_type(SCHEMA))))
 
 
-def leaves(column: ColumnPath) -> list[Predicate]:
+def leaves(column: sql.ColumnPath) -> list[sql.Predicate]:
     """All predicates on a column that are made of one condition, and their opposites."""
     kind = KINDS[column]
     values = VALUES[kind] + BEYOND.get(kind, [])
-    plain: list[Predicate] = [IsNull(column), In(column, ()), In(column, tuple(values))]
-    plain += [Comparison(column, op, value) for op in get_args(Operator) for value in values]
-    plain += [In(column, pair) for pair in combinations(values, 2)]
-    plain += [StartsWith(column, value) for value in values if kind == "string"]
-    return plain + [Not(each) for each in plain]
+    plain: list[sql.Predicate] = [
+        sql.IsNull(column),
+        sql.In(column, ()),
+        sql.In(column, tuple(values)),
+    ]
+    plain += [
+        sql.Comparison(column, op, value) for op in get_args(sql.Operator) for value in values
+    ]
+    plain += [sql.In(column, pair) for pair in combinations(values, 2)]
+    plain += [sql.StartsWith(column, value) for value in values if kind == "string"]
+    return plain + [sql.Not(each) for each in plain]
 
 
 def predicates(
-    columns: Sequence[ColumnPath], *, others: Sequence[Predicate] = (Always(),)
-) -> st.SearchStrategy[Predicate]:
+    columns: Sequence[sql.ColumnPath], *, others: Sequence[sql.Predicate] = (sql.Always(),)
+) -> st.SearchStrategy[sql.Predicate]:
     conditions = [leaf for column in columns for leaf in leaves(column)]
     return st.recursive(
         st.sampled_from(conditions) | st.sampled_from([*conditions, *others]),
         lambda inner: (
-            st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple))
-            | st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple))
-            | st.builds(Not, inner)
+            st.builds(sql.And, st.lists(inner, min_size=2, max_size=3).map(tuple))
+            | st.builds(sql.Or, st.lists(inner, min_size=2, max_size=3).map(tuple))
+            | st.builds(sql.Not, inner)
         ),
         max_leaves=6,
     )
@@ -116,39 +108,39 @@ some_columns = st.lists(st.sampled_from(tuple(KINDS)), min_size=1, max_size=2, u
 
 
 def truth(  # noqa: C901, PLR0911 - one case after another is what makes it plain
-    predicate: Predicate, row: Row, *, of_never: Truth = False, of_unknown: Truth = None
+    predicate: sql.Predicate, row: Row, *, of_never: Truth = False, of_unknown: Truth = None
 ) -> Truth:
     """What SQL says of a row, where it leaves no choice."""
 
-    def inner(child: Predicate) -> Truth:
+    def inner(child: sql.Predicate) -> Truth:
         return truth(child, row, of_never=of_never, of_unknown=of_unknown)
 
     match predicate:
-        case Always():
+        case sql.Always():
             return True
-        case Never():
+        case sql.Never():
             return of_never
-        case Unknown():
+        case sql.Unknown():
             return of_unknown
-        case Not(child):
+        case sql.Not(child):
             found = inner(child)
             return None if found is None else not found
-        case And(children):
+        case sql.And(children):
             parts = [inner(child) for child in children]
             return False if False in parts else None if None in parts else True
-        case Or(children):
+        case sql.Or(children):
             parts = [inner(child) for child in children]
             return True if True in parts else None if None in parts else False
-        case IsNull(column):
+        case sql.IsNull(column):
             return row[column] is None
-        case In(column, values):
-            return inner(Or(tuple(Comparison(column, "=", value) for value in values)))
-        case StartsWith(column, prefix):
+        case sql.In(column, values):
+            return inner(sql.Or(tuple(sql.Comparison(column, "=", value) for value in values)))
+        case sql.StartsWith(column, prefix):
             text = row[column]
             return None if text is None else bool(text.startswith(prefix))
-        case Comparison(column, "<=>", value):
-            return row[column] is not None and inner(Comparison(column, "=", value))
-        case Comparison(column, op, value):
+        case sql.Comparison(column, "<=>", value):
+            return row[column] is not None and inner(sql.Comparison(column, "=", value))
+        case sql.Comparison(column, op, value):
             if row[column] is None:
                 return None
             one, other = order(row[column]), order(value)

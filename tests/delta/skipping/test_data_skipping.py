@@ -30,20 +30,7 @@ from delvec.delta.skipping.predicate import (
     StartsWith,
     Unknown,
 )
-from tests.delta.skipping.predicate_model import (
-    EMPTY,
-    KINDS,
-    NAN,
-    VALUES,
-    Row,
-    Truth,
-    leaves,
-    order,
-    predicates,
-    rows,
-    some_columns,
-    truth,
-)
+from tests.delta.skipping import predicate_model as model
 
 A = ("a",)
 OTHERS = (Always(), Never(), Unknown())
@@ -58,15 +45,19 @@ def limits(draw: st.DrawFn, kind: str, present: list[Any]) -> tuple[Any, Any]:
     """A minimum and a maximum as some writer may note them: exact, wider, NaN or none."""
     numbers = [value for value in present if not is_nan(value)]
     if not numbers:
-        either = st.none() | (st.just(NAN) if present else st.nothing())
+        either = st.none() | (st.just(model.NAN) if present else st.nothing())
         return draw(either), draw(either)
     if len(numbers) < len(present) and draw(st.booleans()):
-        low, high = draw(st.sampled_from([(NAN, NAN), (numbers[0], NAN), (NAN, numbers[0])]))
+        low, high = draw(
+            st.sampled_from(
+                [(model.NAN, model.NAN), (numbers[0], model.NAN), (model.NAN, numbers[0])]
+            )
+        )
         return low, high
-    low, high = min(numbers, key=order), max(numbers, key=order)
-    pool = [value for value in VALUES[kind] if not is_nan(value)]
-    wider_low = [value for value in pool if order(value) <= order(low)]
-    wider_high = [value for value in pool if order(value) >= order(high)]
+    low, high = min(numbers, key=model.order), max(numbers, key=model.order)
+    pool = [value for value in model.VALUES[kind] if not is_nan(value)]
+    wider_low = [value for value in pool if model.order(value) <= model.order(low)]
+    wider_high = [value for value in pool if model.order(value) >= model.order(high)]
     return (
         draw(st.just(low) | st.sampled_from(wider_low) | st.none()),
         draw(st.just(high) | st.sampled_from(wider_high) | st.none()),
@@ -75,11 +66,11 @@ def limits(draw: st.DrawFn, kind: str, present: list[Any]) -> tuple[Any, Any]:
 
 @st.composite
 def bounds_of_column(
-    draw: st.DrawFn, column: ColumnPath, files: Sequence[Sequence[Row]]
+    draw: st.DrawFn, column: ColumnPath, files: Sequence[Sequence[model.Row]]
 ) -> ColumnBounds | None:
     if draw(st.integers(0, 9)) == 0:
         return None
-    kind = KINDS[column]
+    kind = model.KINDS[column]
     found: list[tuple[Any, Any, int | None, int | None]] = []
     for file in files:
         present = [row[column] for row in file if row[column] is not None]
@@ -101,11 +92,11 @@ def bounds_of_column(
 
 def check(
     predicate: Predicate,
-    files: Sequence[Sequence[Row]],
+    files: Sequence[Sequence[model.Row]],
     bounds: Mapping[ColumnPath, ColumnBounds | None],
     *,
-    of_never: Truth = False,
-    of_unknown: Truth = None,
+    of_never: model.Truth = False,
+    of_unknown: model.Truth = None,
 ) -> None:
     may = may_match(predicate, bounds.__getitem__, len(files))
     must = must_match(predicate, bounds.__getitem__, len(files))
@@ -113,42 +104,43 @@ def check(
     assert may.dtype == must.dtype == np.bool_
     for number, file in enumerate(files):
         found = [
-            truth(predicate, row, of_never=of_never, of_unknown=of_unknown) is True for row in file
+            model.truth(predicate, row, of_never=of_never, of_unknown=of_unknown) is True
+            for row in file
         ]
         assert may[number] or not any(found), (predicate, file)
         assert all(found) or not must[number], (predicate, file)
 
 
-@given(st.data(), some_columns)
+@given(st.data(), model.some_columns)
 def test_a_file_with_a_matching_row_is_kept_and_a_sure_file_matches_whole(
     data: st.DataObject, columns: list[ColumnPath]
 ) -> None:
-    files = data.draw(st.lists(st.lists(rows(columns), max_size=4), min_size=1, max_size=6))
+    files = data.draw(st.lists(st.lists(model.rows(columns), max_size=4), min_size=1, max_size=6))
     bounds = {column: data.draw(bounds_of_column(column, files)) for column in columns}
     of_never = data.draw(st.sampled_from([False, None]))
     of_unknown = data.draw(st.sampled_from([True, False, None]))
-    for predicate in data.draw(st.lists(predicates(columns, others=OTHERS), max_size=8)):
+    for predicate in data.draw(st.lists(model.predicates(columns, others=OTHERS), max_size=8)):
         check(predicate, files, bounds, of_never=of_never, of_unknown=of_unknown)
 
 
-@pytest.mark.parametrize("column", KINDS, ids=".".join)
+@pytest.mark.parametrize("column", model.KINDS, ids=".".join)
 def test_every_condition_is_right_on_every_small_file(column: ColumnPath) -> None:
-    kind = KINDS[column]
-    pool = [None, *VALUES[kind]]
+    kind = model.KINDS[column]
+    pool = [None, *model.VALUES[kind]]
     contents = [[], *([value] for value in pool), *combinations(pool, 2), *combinations(pool, 3)]
-    files = [[EMPTY | {column: value} for value in content] for content in contents]
+    files = [[model.EMPTY | {column: value} for value in content] for content in contents]
     numbers = [
         [value for value in content if value is not None and not is_nan(value)]
         for content in contents
     ]
     arrow = arrow_type(PrimitiveType(kind))
     bounds = ColumnBounds(
-        pa.array([min(each, key=order, default=None) for each in numbers], arrow),
-        pa.array([max(each, key=order, default=None) for each in numbers], arrow),
+        pa.array([min(each, key=model.order, default=None) for each in numbers], arrow),
+        pa.array([max(each, key=model.order, default=None) for each in numbers], arrow),
         pa.array([list(content).count(None) for content in contents], pa.int64()),
         pa.array([len(content) for content in contents], pa.int64()),
     )
-    for predicate in leaves(column):
+    for predicate in model.leaves(column):
         check(predicate, files, {column: bounds})
 
 
@@ -156,8 +148,8 @@ def exact(kind: pa.DataType, *files: Sequence[Any]) -> Callable[[ColumnPath], Co
     """The best statistics that files of one column can have."""
     present = [[value for value in file if value is not None] for file in files]
     bounds = ColumnBounds(
-        pa.array([min(file, key=order, default=None) for file in present], kind),
-        pa.array([max(file, key=order, default=None) for file in present], kind),
+        pa.array([min(file, key=model.order, default=None) for file in present], kind),
+        pa.array([max(file, key=model.order, default=None) for file in present], kind),
         pa.array([list(file).count(None) for file in files], pa.int64()),
         pa.array([len(file) for file in files], pa.int64()),
     )
@@ -222,9 +214,7 @@ SMALL, LARGE, NULLS, MIXED = (1, 3), (6, 9), (None, None), (3, None)
     ],
     ids=str,
 )
-def test_integers_are_skipped_and_trusted(
-    predicate: Predicate, may: list[int], must: list[int]
-) -> None:
+def test_integers_are_skipped(predicate: Predicate, may: list[int], must: list[int]) -> None:
     assert judged(predicate, exact(pa.int8(), SMALL, LARGE, NULLS, MIXED), 4) == (may, must)
 
 
@@ -240,38 +230,29 @@ def test_integers_are_skipped_and_trusted(
         (Comparison(A, "=", 2.0), [1, 0, 1], [0, 0, 0]),
         (Comparison(A, "!=", 5.0), [1, 1, 1], [1, 1, 0]),
         (In(A, (2.0, 5.0)), [1, 0, 1], [0, 0, 0]),
-        (In(A, (2.0, NAN)), [1, 1, 1], [0, 0, 0]),
+        (In(A, (2.0, model.NAN)), [1, 1, 1], [0, 0, 0]),
         (Not(In(A, (4.0, 5.0))), [1, 1, 1], [1, 1, 0]),
-        (Comparison(A, "=", NAN), [1, 1, 1], [0, 0, 0]),
-        (Comparison(A, ">=", NAN), [1, 1, 1], [0, 0, 0]),
-        (Comparison(A, "<", NAN), [1, 1, 1], [0, 0, 0]),
-        (Comparison(A, "<=", NAN), [1, 1, 1], [1, 1, 1]),
-        (Comparison(A, ">", NAN), [0, 0, 0], [0, 0, 0]),
+        (Comparison(A, "=", model.NAN), [1, 1, 1], [0, 0, 0]),
+        (Comparison(A, ">=", model.NAN), [1, 1, 1], [0, 0, 0]),
+        (Comparison(A, "<", model.NAN), [1, 1, 1], [0, 0, 0]),
+        (Comparison(A, "<=", model.NAN), [1, 1, 1], [1, 1, 1]),
+        (Comparison(A, ">", model.NAN), [0, 0, 0], [0, 0, 0]),
     ],
     ids=str,
 )
-def test_a_maximum_of_floats_says_nothing_of_nan(
+def test_a_maximum_says_nothing_of_nan(
     predicate: Predicate, may: list[int], must: list[int]
 ) -> None:
-    bounds = exact(pa.float64(), (1.0, 3.0), (6.0, 9.0), (NAN,))
+    bounds = exact(pa.float64(), (1.0, 3.0), (6.0, 9.0), (model.NAN,))
     assert judged(predicate, bounds, 3) == (may, must)
 
 
 def test_bounds_that_do_not_fit_each_other_are_worthless() -> None:
     unlike = ColumnBounds(pa.array([7]), pa.array(["a"]))
     assert may_match(Comparison(A, "=", 1), lambda _: unlike, 1).all()
-    bounds = ColumnBounds(pa.array([6.0, NAN, None]), pa.array([NAN, 3.0, 3.0]))
+    bounds = ColumnBounds(pa.array([6.0, model.NAN, None]), pa.array([model.NAN, 3.0, 3.0]))
     assert may_match(Comparison(A, "<", 5.0), lambda _: bounds, 3).all()
     assert may_match(Comparison(A, "=", 7.0), lambda _: bounds, 3).tolist() == [True, True, False]
-
-
-def test_zeros_of_both_signs_are_one_number() -> None:
-    bounds = exact(pa.float64(), (0.0,), (-0.0,))
-    for zero in (0.0, -0.0):
-        assert may_match(Comparison(A, "=", zero), bounds, 2).all()
-        assert may_match(In(A, (zero, 7.0)), bounds, 2).all()
-        assert not may_match(Comparison(A, "<", zero), bounds, 2).any()
-        assert must_match(Comparison(A, ">=", zero), bounds, 2).all()
 
 
 @pytest.mark.parametrize(
@@ -288,14 +269,11 @@ def test_zeros_of_both_signs_are_one_number() -> None:
         ("\ud83d", [1, 1, 1], [0, 0, 0]),
     ],
 )
-def test_prefixes_are_found_by_the_order_of_bytes(
-    prefix: str, may: list[int], must: list[int]
-) -> None:
+def test_prefixes_are_found_by_their_bytes(prefix: str, may: list[int], must: list[int]) -> None:
     bounds = exact(pa.string(), ("apple", "apricot"), ("é", "ê"), ("\uffff", "\U0001f600"))
     predicate = StartsWith(A, prefix)
     assert judged(predicate, bounds, 3) == (may, must)
-    outside = may_match(Not(predicate), bounds, 3)
-    assert outside.tolist() == [not each for each in must]
+    assert may_match(Not(predicate), bounds, 3).tolist() == [not each for each in must]
 
 
 @pytest.mark.parametrize(
@@ -316,9 +294,7 @@ def test_prefixes_are_found_by_the_order_of_bytes(
     ],
     ids=str,
 )
-def test_every_type_is_skipped(
-    kind: pa.DataType, small: Sequence[Any], large: Sequence[Any]
-) -> None:
+def test_types_are_skipped(kind: pa.DataType, small: Sequence[Any], large: Sequence[Any]) -> None:
     bounds = exact(kind, small, large)
     middle = large[0]
     assert may_match(Comparison(A, "<", middle), bounds, 2).tolist() == [True, False]

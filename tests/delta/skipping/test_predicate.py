@@ -12,157 +12,130 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.delta.schema.types import ArrayType, Field, PrimitiveType, StructType
-from delvec.delta.skipping.predicate import (
-    Always,
-    And,
-    ColumnPath,
-    Comparison,
-    In,
-    IsNull,
-    Never,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
-    Unknown,
-    columns_of,
-    parse_filters,
-    push_down_not,
-    to_arrow,
-)
+from delvec.delta.skipping import predicate as sql
+from delvec.delta.skipping.predicate import parse_filters
 from delvec.errors import InvalidArgumentError
-from tests.delta.skipping.predicate_model import (
-    EMPTY,
-    KINDS,
-    SCHEMA,
-    UTC,
-    VALUES,
-    Row,
-    leaves,
-    predicates,
-    rows,
-    some_columns,
-    table_of,
-    truth,
-)
+from tests.delta.skipping import predicate_model as model
 
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 500_000)  # noqa: DTZ001
 
 
-def kept(predicate: Predicate, table: pa.Table) -> list[int]:
+def kept(predicate: sql.Predicate, table: pa.Table) -> list[int]:
     numbered = table.append_column("number", pa.array(range(len(table)), pa.int64()))
-    found: list[int] = numbered.filter(to_arrow(predicate, SCHEMA))["number"].to_pylist()
+    found: list[int] = numbered.filter(sql.to_arrow(predicate, model.SCHEMA))["number"].to_pylist()
     return found
 
 
-def wanted(predicate: Predicate, some: list[Row]) -> list[int]:
-    return [number for number, row in enumerate(some) if truth(predicate, row) is True]
+def wanted(predicate: sql.Predicate, some: list[model.Row]) -> list[int]:
+    return [number for number, row in enumerate(some) if model.truth(predicate, row) is True]
 
 
-@pytest.mark.parametrize("column", KINDS, ids=".".join)
-def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: ColumnPath) -> None:
-    some = [EMPTY | {column: value} for value in [None, *VALUES[KINDS[column]], None]]
-    table = table_of(some)
-    for predicate in leaves(column):
+@pytest.mark.parametrize("column", model.KINDS, ids=".".join)
+def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: sql.ColumnPath) -> None:
+    some = [
+        model.EMPTY | {column: value} for value in [None, *model.VALUES[model.KINDS[column]], None]
+    ]
+    table = model.table_of(some)
+    for predicate in model.leaves(column):
         assert kept(predicate, table) == wanted(predicate, some), predicate
 
 
-@given(st.data(), some_columns)
-def test_every_filter_keeps_the_rows_for_which_sql_says_true(
-    data: st.DataObject, columns: list[ColumnPath]
-) -> None:
-    some = data.draw(st.lists(rows(columns), max_size=8))
-    table = table_of(some)
-    for predicate in data.draw(st.lists(predicates(columns), min_size=1, max_size=8)):
+@given(st.data(), model.some_columns)
+def test_filters_keep_what_is_true(data: st.DataObject, columns: list[sql.ColumnPath]) -> None:
+    some = data.draw(st.lists(model.rows(columns), max_size=8))
+    table = model.table_of(some)
+    for predicate in data.draw(st.lists(model.predicates(columns), min_size=1, max_size=8)):
         assert kept(predicate, table) == wanted(predicate, some), predicate
 
 
-@given(st.data(), some_columns)
-def test_pushing_not_down_changes_no_row(data: st.DataObject, columns: list[ColumnPath]) -> None:
-    predicate = data.draw(predicates(columns, others=(Always(), Unknown())))
-    pushed = push_down_not(predicate)
+@given(st.data(), model.some_columns)
+def test_pushing_not_down_keeps_rows(data: st.DataObject, columns: list[sql.ColumnPath]) -> None:
+    predicate = data.draw(model.predicates(columns, others=(sql.Always(), sql.Unknown())))
+    pushed = sql.push_down_not(predicate)
     for child in nodes(pushed):
-        assert not isinstance(child, Comparison) or child.op != "<=>"
-        assert not isinstance(child, Not) or isinstance(child.child, (In, IsNull, StartsWith))
-    assert columns_of(pushed) <= columns_of(predicate)
-    if Unknown() not in nodes(predicate):
-        some = data.draw(st.lists(rows(columns), max_size=8))
+        assert not isinstance(child, sql.Comparison) or child.op != "<=>"
+        assert not isinstance(child, sql.Not) or isinstance(
+            child.child, (sql.In, sql.IsNull, sql.StartsWith)
+        )
+    assert sql.columns_of(pushed) <= sql.columns_of(predicate)
+    if sql.Unknown() not in nodes(predicate):
+        some = data.draw(st.lists(model.rows(columns), max_size=8))
         assert wanted(pushed, some) == wanted(predicate, some)
 
 
-def nodes(predicate: Predicate) -> Iterator[Predicate]:
+def nodes(predicate: sql.Predicate) -> Iterator[sql.Predicate]:
     yield predicate
     match predicate:
-        case And(children) | Or(children):
+        case sql.And(children) | sql.Or(children):
             for child in children:
                 yield from nodes(child)
-        case Not(child):
+        case sql.Not(child):
             yield from nodes(child)
 
 
 @pytest.mark.parametrize(
     "predicate",
     [
-        Unknown(),
-        Not(Unknown()),
-        Not(Never()),
-        Or((Always(), And((Unknown(),)))),
-        Comparison(("long",), "=", "1"),
-        Comparison(("long",), "=", 1.5),
-        Comparison(("long",), "<", 2**63),
-        Comparison(("decimal(5,2)",), "=", Decimal("0.001")),
-        Comparison(("timestamp",), "=", NOON),
-        Comparison(("date",), "=", NOON),
-        Comparison(("s",), "=", 1),
-        In(("long",), (1, "a")),
-        Not(In(("long",), (1, "a"))),
-        StartsWith(("binary",), "a"),
+        sql.Unknown(),
+        sql.Not(sql.Unknown()),
+        sql.Not(sql.Never()),
+        sql.Or((sql.Always(), sql.And((sql.Unknown(),)))),
+        sql.Comparison(("long",), "=", "1"),
+        sql.Comparison(("long",), "=", 1.5),
+        sql.Comparison(("long",), "<", 2**63),
+        sql.Comparison(("decimal(5,2)",), "=", Decimal("0.001")),
+        sql.Comparison(("timestamp",), "=", NOON),
+        sql.Comparison(("date",), "=", NOON),
+        sql.Comparison(("s",), "=", 1),
+        sql.In(("long",), (1, "a")),
+        sql.Not(sql.In(("long",), (1, "a"))),
+        sql.StartsWith(("binary",), "a"),
     ],
     ids=str,
 )
-def test_what_is_not_understood_has_no_filter(predicate: Predicate) -> None:
-    assert to_arrow(predicate, SCHEMA) is None
+def test_what_is_not_understood_has_no_filter(predicate: sql.Predicate) -> None:
+    assert sql.to_arrow(predicate, model.SCHEMA) is None
 
 
 def test_filters_know_columns_by_the_spelling_of_the_schema() -> None:
     table = pa.table({"Id": [1, 2]})
     schema = StructType((Field("Id", PrimitiveType("long")),))
-    assert table.filter(to_arrow(Comparison(("ID",), ">", 1), schema)).num_rows == 1
+    assert table.filter(sql.to_arrow(sql.Comparison(("ID",), ">", 1), schema)).num_rows == 1
     dotted = StructType((Field("s.x", PrimitiveType("long")),))  # no path
-    assert parse_filters([("s.x", "=", 1)], dotted) == Comparison(("s.x",), "=", 1)
+    assert parse_filters([("s.x", "=", 1)], dotted) == sql.Comparison(("s.x",), "=", 1)
     with pytest.raises(InvalidArgumentError, match="there is no column 'Ib'"):
-        to_arrow(IsNull(("Ib",)), schema)
+        sql.to_arrow(sql.IsNull(("Ib",)), schema)
 
 
 @pytest.mark.more
 def test_thousands_of_conditions_make_a_filter() -> None:
-    many = Or(tuple(Comparison(("long",), "=", number) for number in range(5_001)))
+    many = sql.Or(tuple(sql.Comparison(("long",), "=", number) for number in range(5_001)))
     table = pa.table({"long": [1, 5_000, 5_001]})
-    assert table.filter(to_arrow(many, SCHEMA)).num_rows == 2
+    assert table.filter(sql.to_arrow(many, model.SCHEMA)).num_rows == 2
 
 
-C = Comparison
+C = sql.Comparison
 
 
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
-        ([], Always()),
+        ([], sql.Always()),
         ([("long", "=", 1)], C(("long",), "=", 1)),
         ([("long", "==", 1)], C(("long",), "=", 1)),
         ([("LONG", "<", 1)], C(("long",), "<", 1)),
         (
             [("long", ">", 1), ("byte", "<=", 300)],
-            And((C(("long",), ">", 1), C(("byte",), "<=", 300))),
+            sql.And((C(("long",), ">", 1), C(("byte",), "<=", 300))),
         ),
         (
             [[("long", ">", 1), ("long", "<", 5)], [("long", "=", None)]],
-            Or((And((C(("long",), ">", 1), C(("long",), "<", 5))), IsNull(("long",)))),
+            sql.Or((sql.And((C(("long",), ">", 1), C(("long",), "<", 5))), sql.IsNull(("long",)))),
         ),
-        ([[("long", "!=", None)]], Not(IsNull(("long",)))),
-        ([("long", "in", [1, 2])], In(("long",), (1, 2))),
-        ([("long", "not in", (1, 2.0))], Not(In(("long",), (1, 2)))),
-        ([("long", "in", {1})], In(("long",), (1,))),
+        ([[("long", "!=", None)]], sql.Not(sql.IsNull(("long",)))),
+        ([("long", "in", [1, 2])], sql.In(("long",), (1, 2))),
+        ([("long", "not in", (1, 2.0))], sql.Not(sql.In(("long",), (1, 2)))),
+        ([("long", "in", {1})], sql.In(("long",), (1,))),
         ([("long", "=", np.int32(5))], C(("long",), "=", 5)),
         ([("long", "=", 5.0)], C(("long",), "=", 5)),
         ([("double", "=", 5)], C(("double",), "=", 5.0)),
@@ -176,22 +149,22 @@ C = Comparison
         ),
         (
             [("timestamp", ">=", "2024-02-29T12:00:00.500Z")],
-            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=model.UTC)),
         ),
         (
             [("timestamp", ">=", "2024-02-29T14:00:00.5+02:00")],
-            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=model.UTC)),
         ),
         ([("s.x", "=", 1)], C(("s", "x"), "=", 1)),
         ([(("S", "X"), "=", 1)], C(("s", "x"), "=", 1)),
-        ([("s", "=", None)], IsNull(("s",))),
+        ([("s", "=", None)], sql.IsNull(("s",))),
     ],
     ids=str,
 )
-def test_filters_are_read(filters: list[Any], expected: Predicate) -> None:
-    parsed = parse_filters(filters, SCHEMA)
+def test_filters_are_read(filters: list[Any], expected: sql.Predicate) -> None:
+    parsed = parse_filters(filters, model.SCHEMA)
     assert parsed == expected
-    if isinstance(parsed, Comparison) and isinstance(expected, Comparison):
+    if isinstance(parsed, sql.Comparison) and isinstance(expected, sql.Comparison):
         assert type(parsed.value) is type(expected.value)
 
 
@@ -235,13 +208,14 @@ INCOMPARABLE = [
 )
 def test_wrong_filters_are_refused(filters: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(InvalidArgumentError, match=message):
-        parse_filters(filters, SCHEMA)
+        parse_filters(filters, model.SCHEMA)
 
 
 def test_lists_can_be_asked_for_nulls_only() -> None:
     schema = StructType((Field("tags", ArrayType(PrimitiveType("string"))),))
     table = pa.table({"tags": [["a"], None, []]})
     assert (
-        table.filter(to_arrow(parse_filters([("tags", "!=", None)], schema), schema)).num_rows == 2
+        table.filter(sql.to_arrow(parse_filters([("tags", "!=", None)], schema), schema)).num_rows
+        == 2
     )
-    assert to_arrow(Comparison(("tags",), "=", "a"), schema) is None
+    assert sql.to_arrow(sql.Comparison(("tags",), "=", "a"), schema) is None

@@ -8,7 +8,6 @@ import os
 import socket
 import time
 import zlib
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +26,7 @@ from delvec.delta.traces.history import read_history
 from delvec.delta.traces.report import TracesReport
 from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
-from tests.delta.builder import TableBuilder, removed
+from tests.delta import builder
 from tests.delta.vacuum.aging import age
 
 Action = dict[str, Any]
@@ -38,6 +37,7 @@ WHERE = [("name", "=", MARKER)]
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "NONE"}
 # More digits than arithmetic keeps.
 LONG = "12345678901234567890123456789012"
+TYPES = {"id": pa.int64()}
 FIELDS = {"id": "long", "name": "string", "region": "string"}
 
 
@@ -45,39 +45,51 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def statistics(columns: Mapping[str, Any]) -> str:
+def commits(*versions: int) -> set[str]:
+    return {f"_delta_log/{version:020}.json" for version in versions}
+
+
+def statistics(**columns: Any) -> str:  # noqa: ANN401
     """The statistics that an engine writes."""
-    known = {
-        name: [each for each in values if each is not None] for name, values in columns.items()
-    }
-    return json.dumps(
-        {
-            "numRecords": len(next(iter(columns.values()))),
-            "minValues": {name: min(values) for name, values in known.items() if values},
-            "maxValues": {name: max(values) for name, values in known.items() if values},
-            "nullCount": {n: len(columns[n]) - len(values) for n, values in known.items()},
-        }
-    )
+    known = {name: [each for each in values if each] for name, values in columns.items()}
+    found: Action = {"numRecords": len(next(iter(columns.values())))}
+    for bound, choose in (("minValues", min), ("maxValues", max)):
+        found[bound] = {name: choose(values) for name, values in known.items() if values}
+    nulls = {name: len(columns[name]) - len(values) for name, values in known.items()}
+    return json.dumps(found | {"nullCount": nulls})
 
 
-class People(TableBuilder):
+def leave_in_log(table: builder.TableBuilder, **stats: Any) -> None:  # noqa: ANN401
+    """Add a file and remove it, so that the log alone tells of its values."""
+    entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
+    table.add(entry | {"dataChange": True, "stats": json.dumps({"numRecords": 1, **stats})})
+    table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
+
+
+class People(builder.TableBuilder):
     """A table of people, with a marked one among the three of a file."""
 
     # With a name after the marker instead, the marker is a bound of the statistics.
     third = "Bob"
 
     def file(
-        self, name: str, first: int, *, marked: bool, region: str | None = None, folder: str = ""
+        self, name: str, *, marked: bool = True, region: str | None = None, folder: str = ""
     ) -> Action:
         """Write a file; give its add."""
         names = ["Zoe", MARKER if marked else "Tom", self.third]
-        return self._rows(folder, name, [first, first + 1, first + 2], names, region)
+        return self._rows(folder, name, [1, 2, 3], names, region)
+
+    def put(self, name: str, *, more: Action | None = None, **options: Any) -> Action:  # noqa: ANN401
+        """Write a file and commit it."""
+        add = self.file(name, **options) | (more or {})
+        self.add(add)
+        return add
 
     def purge(self, add: Action, name: str) -> None:
         """Rewrite a file as PURGE does: without the marked row."""
         region = add["partitionValues"].get("region")
         new = self._rows("", name, [1, 3], ["Zoe", self.third], region) | {"dataChange": False}
-        gone = removed(add) | {"deletionTimestamp": now_ms(), "dataChange": False}
+        gone = builder.removed(add) | {"deletionTimestamp": now_ms(), "dataChange": False}
         self.commit({"remove": gone}, {"add": new})
 
     def _rows(
@@ -89,11 +101,9 @@ class People(TableBuilder):
             name, values = f"region={region}/{name}", {"region": region}
         else:
             columns["region"] = [region] * len(ids)
-        table = pa.table(
-            {n: pa.array(v, pa.int64() if n == "id" else pa.string()) for n, v in columns.items()}
-        )
-        add = self.write_file(folder + name, table, values, **PLAIN)
-        return add | {"stats": statistics(columns)}
+        rows = pa.table({n: pa.array(v, TYPES.get(n, pa.string())) for n, v in columns.items()})
+        add = self.write_file(folder + name, rows, values, **PLAIN)
+        return add | {"stats": statistics(**columns)}
 
 
 def traces(root: Path, where: Any = None) -> TracesReport:  # noqa: ANN401
@@ -102,10 +112,8 @@ def traces(root: Path, where: Any = None) -> TracesReport:  # noqa: ANN401
 
 def found(report: TracesReport) -> dict[str, set[str]]:
     """The paths by kind."""
-    kinds: dict[str, set[str]] = {}
-    for place in report.places:
-        kinds.setdefault(place.kind, set()).add(place.path)
-    return kinds
+    kinds = {place.kind for place in report.places}
+    return {kind: {p.path for p in report.places if p.kind == kind} for kind in kinds}
 
 
 def holding(root: Path, text: str = MARKER) -> set[str]:
@@ -118,64 +126,58 @@ def holding(root: Path, text: str = MARKER) -> set[str]:
 
 
 def people(root: Path, **options: Any) -> People:  # noqa: ANN401
-    table = People(root, fields=FIELDS, **options)
-    table.create()
-    return table
+    return People.made(root, fields=FIELDS, **options)
 
 
-def test_a_table_without_such_rows_has_no_traces(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    table.commit({"add": table.file("a.parquet", 1, marked=False)})
+def test_no_row_is_no_trace_if_the_condition_names_values(tmp_path: Path) -> None:
+    people(tmp_path).put("a.parquet", marked=False)
     report = traces(tmp_path)
-    assert report.is_empty
-    assert not report
-    assert report.gone_at is None
+    assert (bool(report), report.is_empty, report.gone_at) == (False, True, None)
     assert "nothing is left" in str(report)
     assert json.loads(json.dumps(report.to_json()))["is_empty"] is True
     assert (report.files, report.log_files) == (1, 2)
+    # Without values the log is left open, and nothing is proved.
+    report = traces(tmp_path, [("id", ">", 100)])
+    facts = (bool(report), report.is_empty, report.places, report.log_judged, report.log_files)
+    assert facts == (True, False, (), False, 0)
+    headline, _, rest = str(report).partition("\n")
+    assert headline.endswith("version 1: no row was found, the log was not judged")
+    assert "not searched  the log" in rest
+    assert report.to_json()["is_empty"] is False
 
 
 def test_each_place_has_its_kind_its_rows_its_versions_and_its_steps(tmp_path: Path) -> None:
     table = people(tmp_path)
-    live, half, gone = (table.file(f"{n}.parquet", n, marked=True) for n in (1, 10, 20))
-    table.commit({"add": live}, {"add": half}, {"add": gone})
-    [vector] = table.write_vectors([1])
-    table.delete(half, vector)
+    live, half, gone = (table.file(f"{n}.parquet") for n in (1, 10, 20))
+    table.add(live, half, gone)
+    table.delete_rows(half, [1])
     moment = now_ms()
-    table.commit({"remove": removed(gone) | {"deletionTimestamp": moment}})
-    table.file("orphan.parquet", 30, marked=True)
-    table.file("part.parquet", 40, marked=True, folder="_temporary/0/")
-    table.file("cdc.parquet", 50, marked=True, folder="_change_data/")
+    table.commit({"remove": builder.removed(gone) | {"deletionTimestamp": moment}})
+    for folder, name in (("", "orphan"), ("_temporary/0/", "part"), ("_change_data/", "cdc")):
+        table.file(f"{name}.parquet", folder=folder)
     table.commit({"cdc": {"path": "_change_data/cdc.parquet", "partitionValues": {}, "size": 9}})
     report = traces(tmp_path)
-    by_kind = {place.kind: place for place in report.places}
-    assert found(report) == {
-        "live": {"1.parquet"},
-        "deleted": {"10.parquet"},
-        "removed": {"20.parquet"},
-        "orphan": {"orphan.parquet"},
-        "hidden": {"_temporary/0/part.parquet"},
-        "change": {"_change_data/cdc.parquet"},
-    }
-    assert all(place.rows == 1 for place in report.places)
-    assert by_kind["live"].versions == (1, 4)
-    assert by_kind["deleted"].versions == (1, 1)
-    assert by_kind["removed"].versions == (1, 2)
-    assert by_kind["change"].versions == (4, 4)
-    assert by_kind["orphan"].versions is None
-    actions = {kind: [str(s.action) for s in place.steps] for kind, place in by_kind.items()}
-    assert actions["live"] == ["delete()", "purge()", "vacuum()"]
-    assert actions["deleted"] == ["purge()", "vacuum()"]
-    assert actions["removed"] == actions["orphan"] == actions["change"] == ["vacuum()"]
+    places = {place.kind: place for place in report.places}
+    actions = {kind: [str(s.action) for s in place.steps] for kind, place in places.items()}
     assert "by hand" in actions["hidden"][0]
-    week = timedelta(days=7)
-    removal = datetime.fromtimestamp(moment / 1000, timezone.utc)
-    due = by_kind["removed"].steps[0].not_before
+    assert {
+        kind: (place.path, place.rows, place.versions, actions[kind])
+        for kind, place in places.items()
+    } == {
+        "live": ("1.parquet", 1, (1, 4), ["delete()", "purge()", "vacuum()"]),
+        "deleted": ("10.parquet", 1, (1, 1), ["purge()", "vacuum()"]),
+        "removed": ("20.parquet", 1, (1, 2), ["vacuum()"]),
+        "orphan": ("orphan.parquet", 1, None, ["vacuum()"]),
+        "hidden": ("_temporary/0/part.parquet", 1, None, actions["hidden"]),
+        "change": ("_change_data/cdc.parquet", 1, (4, 4), ["vacuum()"]),
+    }
+    assert len(report.places) == 6
+    due = places["removed"].steps[0].not_before
     assert due is not None
-    assert abs(due - removal - week) < timedelta(minutes=5)
-    text = str(report)
-    assert "run purge(), then vacuum() after 20" in text
-    assert "reached by time travel to version 1" in text
+    removal = datetime.fromtimestamp(moment / 1000, timezone.utc)
+    assert abs(due - removal - timedelta(days=7)) < timedelta(minutes=5)
+    assert "run purge(), then vacuum() after 20" in str(report)
+    assert "reached by time travel to version 1" in str(report)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -184,24 +186,18 @@ def test_each_place_has_its_kind_its_rows_its_versions_and_its_steps(tmp_path: P
 def test_every_step_of_an_erasure_agrees_with_the_bytes_on_disk(
     tmp_path: Path, third: str, *, partitioned: bool, change_feed: bool
 ) -> None:
-    table = people(
-        tmp_path,
-        partition_columns=["region"] if partitioned else [],
-        properties={
-            "delta.enableDeletionVectors": "true",
-            "delta.logRetentionDuration": "interval 1 days",
-        },
-    )
+    properties = {"delta.enableDeletionVectors": "true"}
+    properties["delta.logRetentionDuration"] = "interval 1 days"
+    columns = ["region"] if partitioned else []
+    table = people(tmp_path, partition_columns=columns, properties=properties)
     table.third = third
-    add = table.file("a.parquet", 1, marked=True, region="north")
-    other = table.file("b.parquet", 9, marked=False, region="south")
-    table.commit({"add": add}, {"add": other})
+    add = table.file("a.parquet", region="north")
+    table.add(add, table.file("b.parquet", marked=False, region="south"))
 
     def agrees() -> set[str]:
         report = traces(tmp_path)
         paths = {place.path for place in report.places}
-        assert paths == holding(tmp_path)
-        assert report.is_empty == (not paths)
+        assert (paths, report.is_empty) == (holding(tmp_path), not paths)
         return {place.kind for place in report.places}
 
     assert agrees() == {"live"} | ({"log"} if third == "Uwe" else set())
@@ -211,149 +207,102 @@ def test_every_step_of_an_erasure_agrees_with_the_bytes_on_disk(
     predicate = {"operationParameters": {"predicate": f"[\"(name = '{MARKER}')\"]"}}
     actions: list[Action] = [
         {"commitInfo": {"operation": "DELETE", **predicate}},
-        {"remove": removed(add) | {"deletionTimestamp": now_ms()}},
+        {"remove": builder.removed(add) | {"deletionTimestamp": now_ms()}},
         {"add": new},
     ]
+    change = set()
     if change_feed:
-        changed = table.file("c.parquet", 1, marked=True, region="north", folder="_change_data/")
+        change = {"change"}
+        changed = table.file("c.parquet", region="north", folder="_change_data/")
         actions.append({"cdc": {n: changed[n] for n in ("path", "partitionValues", "size")}})
     table.commit(*actions)
-    kinds = {"deleted", "log"} | ({"change"} if change_feed else set())
-    assert agrees() == kinds
+    assert agrees() == {"deleted", "log"} | change
 
     table.purge(new, "c.parquet")
-    assert agrees() == {"removed", "log"} | ({"change"} if change_feed else set())
+    assert agrees() == {"removed", "log"} | change
 
-    handle = DeltaTable.for_path(None, tmp_path)
-    handle.vacuum()
+    table.handle.vacuum()
     assert "removed" in agrees()  # the retention is not over
-    handle.vacuum(retention_hours=0, force=True)
+    table.handle.vacuum(retention_hours=0, force=True)
     assert agrees() == {"log"}
 
-    handle.checkpoint()
-    handle.clean_log()
+    table.handle.checkpoint()
+    table.handle.clean_log()
     assert agrees() == {"log"}  # the log's retention is not over
     age(tmp_path / "_delta_log", days=3)
     report = traces(tmp_path)
     assert all(step.not_before is None for place in report.places for step in place.steps)
-    handle.clean_log()
+    table.handle.clean_log()
     assert agrees() == set()
 
 
-def test_statistics_of_live_rows_do_not_hide_rows_that_a_vector_deletes(tmp_path: Path) -> None:
+def test_statistics_of_live_rows_or_wrong_ones_hide_no_rows(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    add = table.put("a.parquet")
     [vector] = table.write_vectors([1])
-    tight = statistics({"id": [1, 3], "name": ["Zoe", "Bob"]})
-    stats = json.dumps(json.loads(tight) | {"numRecords": 3, "tightBounds": True})
-    table.commit(
-        {"remove": removed(add)}, {"add": add | {"stats": stats, "deletionVector": vector}}
-    )
-    assert "deleted" in found(traces(tmp_path))
-
-
-def test_statistics_that_are_wrong_do_not_hide_live_rows(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True) | {
-        "stats": statistics({"id": [1, 2, 3], "name": ["Ann", "Bea", "Cyd"]})
-    }
-    table.commit({"add": add})
-    assert found(traces(tmp_path)) == {"live": {"a.parquet"}}
+    tight = json.loads(statistics(id=[1, 3], name=["Zoe", "Bob"]))
+    stats = json.dumps(tight | {"numRecords": 3, "tightBounds": True})
+    marked = add | {"stats": stats, "deletionVector": vector}
+    table.commit({"remove": builder.removed(add)}, {"add": marked})
+    table.put("b.parquet", more={"stats": statistics(id=[1, 2, 3], name=["Ann", "Bea", "Cyd"])})
+    assert found(traces(tmp_path)) == {"deleted": {"a.parquet"}, "live": {"b.parquet"}}
 
 
 def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True) | {
-        "stats": statistics({"id": [1, 2, 3], "name": ["Bob", MARKER, "Zoe"]})
-    }
     live = {"minValues": {"name": MARKER}, "maxValues": {"name": MARKER}, "numRecords": 3}
-    table.commit({"add": add | {"stats": json.dumps(live)}})
+    people(tmp_path).put("a.parquet", more={"stats": json.dumps(live)})
     # The value is in the log, but of a row that does not match.
-    assert traces(tmp_path, [("name", "=", MARKER), ("id", ">", 100)]).is_empty
-    assert set(found(traces(tmp_path, [("name", "=", MARKER), ("id", "<", 100)]))) == {
-        "live",
-        "log",
-    }
-
-
-def test_a_condition_without_values_leaves_the_log_open_and_proves_nothing(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    table.commit({"add": table.file("a.parquet", 1, marked=False)})
-    report = traces(tmp_path, [("id", ">", 100)])
-    assert report
-    assert not report.is_empty
-    assert not report.places
-    assert not report.log_judged
-    headline, _, rest = str(report).partition("\n")
-    assert headline.endswith("version 1: no row was found, the log was not judged")
-    assert "not searched  the log" in rest
-    assert report.to_json()["is_empty"] is False
-    assert report.log_files == 0
+    assert traces(tmp_path, [*WHERE, ("id", ">", 100)]).is_empty
+    assert set(found(traces(tmp_path, [*WHERE, ("id", "<", 100)]))) == {"live", "log"}
 
 
 @pytest.mark.parametrize(
-    ("where", "kind"),
+    ("column", "value", "other"),
     [
-        ([("id", "=", 2)], "long"),
-        ([("id", "in", [2, 77])], "long"),
-        ([("day", "=", "2024-01-31")], "date"),
-        ([("price", "=", 1.5)], "double"),
-        ([("at", "=", "2024-01-31T12:00:00.123456+00:00")], "timestamp"),
+        ("id", 2, 3),
+        ("day", "2024-01-31", "2024-02-01"),
+        ("price", 1.5, 2.5),
+        ("at", "2024-01-31T12:00:00.123456+00:00", "2024-01-31T13:00:00+00:00"),
     ],
 )
-def test_the_log_is_searched_for_values_of_any_type(
-    tmp_path: Path, where: list[tuple[str, str, Any]], kind: str
-) -> None:
+def test_all_types_are_searched(tmp_path: Path, column: str, value: object, other: object) -> None:
     fields = {"id": "long", "day": "date", "price": "double", "at": "timestamp"}
-    table = TableBuilder(tmp_path, fields=fields)
-    table.create()
     bounds = {"id": 2, "day": "2024-01-31", "price": 1.5, "at": "2024-01-31T12:00:00.123Z"}
-    stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds}
-    entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
-    table.commit({"add": entry | {"dataChange": True, "stats": json.dumps(stats)}})
-    table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
-    assert found(traces(tmp_path, where)) == {"log": {f"_delta_log/{1:020}.json"}}, kind
-    column, _, value = where[0]
-    others = {"id": 3, "day": "2024-02-01", "price": 2.5, "at": "2024-01-31T13:00:00+00:00"}
-    assert traces(tmp_path, [(column, "=", others[column])]).is_empty, value
+    leave_in_log(
+        builder.TableBuilder.made(tmp_path, fields=fields), minValues=bounds, maxValues=bounds
+    )
+    for where in ((column, "=", value), (column, "in", [value, other])):
+        assert found(traces(tmp_path, [where])) == {"log": commits(1)}
+    assert traces(tmp_path, [(column, "=", other)]).is_empty
 
 
 def test_a_string_that_statistics_cut_is_found_by_its_beginning(tmp_path: Path) -> None:
-    table = people(tmp_path)
     long = "x" * 20 + MARKER + "y" * 20
-    bounds = {"minValues": {"name": long[:32]}, "maxValues": {"name": long[:32] + "\ufffd"}}
-    entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
-    stats = json.dumps({"numRecords": 1, **bounds})
-    table.commit({"add": entry | {"dataChange": True, "stats": stats}})
-    table.commit({"remove": {"path": "gone.parquet", "dataChange": True}})
+    low, high = {"name": long[:32]}, {"name": long[:32] + "\ufffd"}
+    leave_in_log(people(tmp_path), minValues=low, maxValues=high)
     assert set(found(traces(tmp_path, [("name", "=", long)]))) == {"log"}
     assert traces(tmp_path, [("name", "=", "x" * 60)]).is_empty
 
 
 def test_checkpoints_sidecars_and_checksum_files_are_searched(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True) | {
-        "stats": statistics({"id": [1, 2, 3], "name": [MARKER, MARKER, "Zoe"]})
-    }
-    table.commit({"add": add})
+    stats = statistics(id=[1, 2, 3], name=[MARKER, MARKER, "Zoe"])
+    add = table.put("a.parquet", more={"stats": stats})
     checkpoint = table.checkpoint([add])[0]
     crc = table.log / f"{1:020}.crc"
     crc.write_text(json.dumps({"numFiles": 1, "allFiles": [add]}))
     (table.log / "_last_checkpoint").write_text('{"version":1,"size":3}')
     sidecar = table.checkpoint_with_sidecars([add], as_json=True)[1]
-    log = found(traces(tmp_path))["log"]
-    assert {f"_delta_log/{path.name}" for path in (checkpoint, crc)} <= log
-    assert f"_delta_log/_sidecars/{sidecar.name}" in log
-    assert f"_delta_log/{1:020}.json" in log
+    named = {str(path.relative_to(tmp_path)) for path in (checkpoint, crc, sidecar)}
+    assert named | commits(1) <= found(traces(tmp_path))["log"]
 
 
 @pytest.mark.parametrize("as_json", ["true", "false"])
 def test_statistics_in_the_columns_of_a_checkpoint_count(tmp_path: Path, as_json: str) -> None:
     table = people(tmp_path, properties={"delta.checkpoint.writeStatsAsJson": as_json})
     table.third = "Uwe"  # so that the marked one is a bound
-    table.commit({"add": table.file("a.parquet", 1, marked=True)})
-    DeltaTable.for_path(None, tmp_path).checkpoint()
+    table.put("a.parquet")
+    table.handle.checkpoint()
     checkpoint = f"_delta_log/{1:020}.checkpoint.parquet"
     types = pq.read_schema(tmp_path / checkpoint).field("add").type
     assert (types.get_field_index("stats") >= 0) == (as_json == "true")
@@ -363,14 +312,11 @@ def test_statistics_in_the_columns_of_a_checkpoint_count(tmp_path: Path, as_json
     assert found(traces(tmp_path, [("region", "=", MARKER)]))["log"] >= {checkpoint}
 
 
-def test_the_text_of_operations_and_properties_is_searched(tmp_path: Path) -> None:
+def test_a_longer_word_is_another_value(tmp_path: Path) -> None:
     table = people(tmp_path)
-    table.commit({"commitInfo": {"operationParameters": {"predicate": f"name='{MARKER}'"}}})
-    table.commit({"commitInfo": {"operationParameters": {"predicate": f"name='{MARKER}2'"}}})
-    table.commit({"commitInfo": {"userMetadata": f"request of {MARKER}"}})
-    report = traces(tmp_path)
-    assert found(report) == {"log": {f"_delta_log/{n:020}.json" for n in (1, 3)}}
-    assert report.places[0].detail == "the text of an operation"
+    for name in (MARKER, f"{MARKER}2", MARKER):
+        table.commit({"commitInfo": {"operationParameters": {"predicate": f"name='{name}'"}}})
+    assert found(traces(tmp_path)) == {"log": commits(1, 3)}
 
 
 OF = f"request of {MARKER}"
@@ -378,8 +324,7 @@ OF = f"request of {MARKER}"
 
 def described(**field: Any) -> Action:  # noqa: ANN401
     """The metadata of a table whose column has something to tell."""
-    name = {"name": "name", "type": "string", "nullable": True, "metadata": field}
-    schema = json.dumps({"type": "struct", "fields": [name]})
+    schema = json.dumps(builder.struct_of(builder.field_of("name", "string", **field)))
     return {"id": "x", "format": {"provider": "parquet"}, "schemaString": schema}
 
 
@@ -401,37 +346,25 @@ def described(**field: Any) -> Action:  # noqa: ANN401
     ],
 )
 @pytest.mark.parametrize("where", ["commit", "compacted", "checksum", "hint"])
-def test_every_string_of_the_log_counts_whatever_its_key(
-    tmp_path: Path, action: Action, what: str, where: str
-) -> None:
+def test_all_strings_of_logs_count(tmp_path: Path, action: Action, what: str, where: str) -> None:
     table = people(tmp_path)
     if where == "commit":
         path = table.commit(action, {"metaData": table.metadata()})
+    elif where == "compacted":
+        path, written = table.log / f"{0:020}.{1:020}.compacted.json", action
+    elif where == "checksum":
+        names = {"metaData": "metadata", "txn": "setTransactions"}
+        [(kind, body)] = action.items()
+        listed = [body] if kind in ("txn", "domainMetadata") else body
+        path, written, what = table.log / f"{0:020}.crc", {names.get(kind, kind): listed}, ""
     else:
-        name = {"compacted": f"{0:020}.{1:020}.compacted.json", "checksum": f"{0:020}.crc"}
-        path = table.log / name.get(where, "_last_checkpoint")
-        written = json.dumps(action)
-        if where == "checksum":
-            names = {"metaData": "metadata", "txn": "setTransactions"}
-            [(kind, body)] = action.items()
-            listed = [body] if kind in ("txn", "domainMetadata") else body
-            written, what = json.dumps({names.get(kind, kind): listed}), ""
-        elif where == "hint":
-            written = json.dumps({"version": 0, "v2Checkpoint": {"nonFileActions": [action]}})
-        path.write_text(written)
+        path = table.log / "_last_checkpoint"
+        written = {"version": 0, "v2Checkpoint": {"nonFileActions": [action]}}
+    if where != "commit":
+        path.write_text(json.dumps(written))
     [place] = traces(tmp_path).places
     assert (place.kind, place.path) == ("log", f"_delta_log/{path.name}")
     assert what in place.detail
-
-
-@pytest.mark.parametrize("as_json", [True, False])
-def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -> None:
-    table = people(tmp_path, properties={"note": OF})
-    add = table.file("a.parquet", 1, marked=False) | {"tags": {"why": OF}}
-    manifest, *sidecars = table.checkpoint_with_sidecars([add], as_json=as_json)
-    named = {place.path for place in traces(tmp_path).places}
-    assert {f"_delta_log/{manifest.name}", f"_delta_log/_sidecars/{sidecars[0].name}"} <= named
-    assert f"_delta_log/_sidecars/{sidecars[1].name}" not in named
 
 
 @pytest.mark.parametrize(
@@ -449,177 +382,161 @@ def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -
         (7, {"operationMetrics": {"numFiles": "7"}, "engineInfo": "Spark/7.0"}, False),
     ],
 )
-def test_numbers_of_the_log_count_by_their_value(
-    tmp_path: Path, value: int, info: Action, *, is_found: bool
-) -> None:
+def test_numbers_are_values(tmp_path: Path, value: int, info: Action, *, is_found: bool) -> None:
     people(tmp_path).commit({"commitInfo": info})
     assert bool(traces(tmp_path, [("id", "=", value)])) == is_found
-
-
-def test_a_predicate_with_an_earlier_name_of_the_column_counts(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    table.commit({"protocol": MAPPING}, {"metaData": mapped(("customer", "col-1", "long"))})
-    deleted = table.commit({"commitInfo": {"operationParameters": {"predicate": "(Customer = 7)"}}})
-    table.commit({"metaData": mapped(("client", "col-1", "long"))})
-    report = traces(tmp_path, [("client", "=", 7)])
-    assert found(report) == {"log": {f"_delta_log/{deleted.name}"}}
 
 
 def test_comments_in_the_footers_of_data_files_count(tmp_path: Path) -> None:
     table = people(tmp_path)
     key = "org.apache.spark.sql.parquet.row.metadata"
-    for name, field in (("a", {"comment": OF}), ("b", {"comment": "plain"})):
-        add = table.file(f"{name}.parquet", 1, marked=False)
-        rows = pq.read_table(tmp_path / add["path"])
-        kept = rows.replace_schema_metadata({key: described(**field)["schemaString"]})
-        pq.write_table(kept, tmp_path / add["path"])
-        table.commit({"add": add | {"size": (tmp_path / add["path"]).stat().st_size}})
+    for name, comment in (("a", OF), ("b", "plain")):
+        table.put(f"{name}.parquet", marked=False)
+        rows = pq.read_table(tmp_path / f"{name}.parquet")
+        said = {key: described(comment=comment)["schemaString"]}
+        table.append(f"{name}.parquet", rows.replace_schema_metadata(said))
     report = traces(tmp_path)
     assert found(report) == {"footer": {"a.parquet"}}
     assert "rewrite its files by optimize(zorder_by), then vacuum()" in str(report)
 
 
-def test_what_the_newest_version_says_has_to_be_changed_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_json", [True, False])
+def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -> None:
     table = people(tmp_path, properties={"note": OF})
+    # What the newest version says has to be changed first.
     [place] = traces(tmp_path).places
-    assert [step.action for step in place.steps] == [
-        "give the table other comments, defaults and properties",
-        "checkpoint()",
-        "clean_log()",
-    ]
-    assert "0.json" in place.path
-    assert table.version == 0
+    first = "give the table other comments, defaults and properties"
+    assert [step.action for step in place.steps] == [first, "checkpoint()", "clean_log()"]
+    assert place.path in commits(0)
+    add = table.file("a.parquet", marked=False) | {"tags": {"why": OF}}
+    files = table.checkpoint_with_sidecars([add], as_json=as_json)
+    manifest, tagged, other = (str(path.relative_to(tmp_path)) for path in files)
+    places = {place.path for place in traces(tmp_path).places}
+    assert {manifest, tagged} <= places
+    assert other not in places
 
 
 def test_a_report_is_a_record_and_holds_digests_if_asked(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
-    table.commit({"add": table.file("a.parquet", 1, marked=False, region=MARKER)})
-    handle = DeltaTable.for_path(None, tmp_path)
-    report = handle.traces([("region", "in", [MARKER])], redact=True)
-    record = report.to_json()
+    table.put("a.parquet", marked=False, region=MARKER)
+    report = table.handle.traces([("region", "in", [MARKER])], redact=True)
+    record, number = report.to_json(), table.metadata()["id"]
     assert MARKER not in json.dumps(record) + str(report)
-    digest = hashlib.sha256(f"{table.metadata()['id']}:{MARKER}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{number}:{MARKER}".encode()).hexdigest()[:32]
     assert record["condition"] == f"[('region', 'in', ['sha256:{digest}'])]"
     assert record["places"][0]["path"] == f"region=sha256:{digest}/a.parquet"
-    assert record["delvec"] == delvec.__version__
-    assert record["table_id"] == table.metadata()["id"]
+    assert (record["delvec"], record["table_id"]) == (delvec.__version__, number)
     assert (record["version"], record["host"]) == (1, socket.gethostname())
     assert datetime.fromisoformat(record["time"]).tzinfo is not None
-    assert MARKER in handle.traces([("region", "=", MARKER)]).to_json()["condition"]
+    assert MARKER in table.handle.traces([("region", "=", MARKER)]).to_json()["condition"]
 
 
 def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
-    add = table.file("a.parquet", 1, marked=False, region="far%2Foff") | {
-        "partitionValues": {"region": "far/off"},
-        "path": "region=far%252Foff/a.parquet",
-    }
-    table.commit({"add": add})
-    table.commit({"remove": removed(add)})
-    table.file("b.parquet", 1, marked=False, region="far%2Foff")
+    path = "region=far%252Foff/a.parquet"
+    own = {"partitionValues": {"region": "far/off"}, "path": path}
+    add = table.put("a.parquet", marked=False, region="far%2Foff", more=own)
+    table.commit({"remove": builder.removed(add)})
+    table.file("b.parquet", marked=False, region="far%2Foff")
     (tmp_path / "region=far%2Foff/_SUCCESS").touch()
-    report = traces(tmp_path, [("region", "=", "far/off")])
-    assert found(report) == {
+    # A remove without partition values has them in its path.
+    table.commit({"remove": {"path": path, "deletionTimestamp": 1}})
+    assert found(traces(tmp_path, [("region", "=", "far/off")])) == {
         "removed": {"region=far%2Foff/a.parquet"},
         "orphan": {"region=far%2Foff/b.parquet"},
         "name": {"region=far%2Foff/_SUCCESS"},
-        "log": {f"_delta_log/{n:020}.json" for n in (1, 2)},
+        "log": commits(1, 2, 3),
     }
     assert traces(tmp_path, [("region", "=", "near")]).is_empty
 
 
+def test_a_file_is_known_by_a_remove_without_partition_values(tmp_path: Path) -> None:
+    table = people(tmp_path, partition_columns=["region"])
+    table.commit({"remove": {"path": "region=far%252Foff/a.parquet", "deletionTimestamp": 1}})
+    table.file("a.parquet", marked=False, region="far%2Foff")
+    named = found(traces(tmp_path, [("region", "=", "far/off")]))
+    assert named == {"removed": {"region=far%2Foff/a.parquet"}, "log": commits(1)}
+
+
 def test_tombstones_keep_a_partition_value_in_checkpoints_until_they_expire(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
-    add = table.file("a.parquet", 1, marked=False, region="north")
-    table.commit({"add": add})
+    add = table.put("a.parquet", marked=False, region="north")
     moment = now_ms()
-    table.commit({"remove": removed(add) | {"deletionTimestamp": moment}})
-    DeltaTable.for_path(None, tmp_path).vacuum(retention_hours=0, force=True)
+    table.commit({"remove": builder.removed(add) | {"deletionTimestamp": moment}})
+    table.handle.vacuum(retention_hours=0, force=True)
     report = traces(tmp_path, [("region", "=", "north")])
     assert set(found(report)) == {"log"}
     week = datetime.fromtimestamp(moment / 1000, timezone.utc) + timedelta(days=7)
     for place in report.places:
         first, last = place.steps
-        assert (first.action, last.action) == ("checkpoint()", "clean_log()")
-        assert first.not_before == week
+        assert (first.action, first.not_before, last.action) == (
+            "checkpoint()",
+            week,
+            "clean_log()",
+        )
         assert last.not_before is not None
         assert timedelta(days=30) <= last.not_before - week <= timedelta(days=31)
 
 
 def test_an_orphan_whose_partition_nobody_knows_could_hold_anything(tmp_path: Path) -> None:
-    table = people(tmp_path, partition_columns=["region"])
-    rows = pa.table({"id": [1], "name": ["Zoe"]})
-    pq.write_table(rows, tmp_path / "lost.parquet")
+    people(tmp_path, partition_columns=["region"])
+    pq.write_table(pa.table({"id": [1], "name": ["Zoe"]}), tmp_path / "lost.parquet")
     report = traces(tmp_path, [("region", "=", "north")])
     assert found(report) == {"unreadable": {"lost.parquet"}}
     assert "region is not known" in report.places[0].detail
     assert traces(tmp_path, [("name", "=", "Tom")]).is_empty
-    assert table.version == 0
 
 
-def mapped(*columns: tuple[str, str, str]) -> Action:
-    """The metadata of a table with column mapping, of names, physical names and types."""
-    fields = [
-        {
-            "name": name,
-            "type": kind,
-            "nullable": True,
-            "metadata": {
-                "delta.columnMapping.id": number,
-                "delta.columnMapping.physicalName": physical,
-            },
-        }
+def define(table: builder.TableBuilder, *columns: tuple[str, str, str]) -> None:
+    """Give a table with column mapping columns of names, physical names and types."""
+    table.fields = [
+        builder.mapped_field(name, kind, number, physical)
         for number, (name, physical, kind) in enumerate(columns, 1)
     ]
-    properties = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
-    return {
-        "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
-        "configuration": properties | {"delta.enableDeletionVectors": "true"},
-    }
+    table.redefine()
 
 
-MAPPING = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": ["deletionVectors", "columnMapping"],
-    "writerFeatures": ["deletionVectors", "columnMapping"],
-}
+def with_mapping(root: Path, *columns: tuple[str, str, str]) -> builder.TableBuilder:
+    properties = {**builder.MAPPED, "delta.columnMapping.maxColumnId": "9"}
+    protocol = builder.protocol_of("deletionVectors", "columnMapping")
+    properties["delta.enableDeletionVectors"] = "true"
+    table = builder.TableBuilder(root, protocol=protocol, properties=properties)
+    define(table, *columns)
+    return table
+
+
+ID, NAME = ("id", "col-1", "long"), ("name", "col-2", "string")
+# Another column of the same name.
+LATER = ("name", "col-9", "string")
 
 
 def test_a_renamed_column_is_found_under_its_new_name(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    table.commit({"protocol": MAPPING}, {"metaData": mapped(("old", "col-1", "string"))})
-    add = table.write_file("a.parquet", {"col-1": [MARKER, "Bob"]}) | {
-        "stats": json.dumps({"numRecords": 2, "minValues": {"col-1": MARKER}})
-    }
-    table.commit({"add": add})
-    table.commit({"metaData": mapped(("name", "col-1", "string"))})
+    table = with_mapping(tmp_path, ("old", "col-1", "string"))
+    stats = json.dumps({"numRecords": 2, "minValues": {"col-1": MARKER}})
+    table.add(table.write_file("a.parquet", {"col-1": [MARKER, "Bob"]}) | {"stats": stats})
+    # A short value counts in a predicate with an earlier name of the column.
+    table.commit({"commitInfo": {"operationParameters": {"predicate": "(Old = 7)"}}})
+    define(table, ("name", "col-1", "string"))
     assert set(found(traces(tmp_path))) == {"live", "log"}
+    assert found(traces(tmp_path, [("name", "=", "7")])) == {"log": commits(2)}
     # The old name means the same column, of older versions.
     report = traces(tmp_path, [("old", "=", MARKER)])
     assert set(found(report)) == {"live", "log"}
-    assert "columns of version 1" in report.notes[0]
+    assert "columns of version 2" in report.notes[0]
 
 
-def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    both = mapped(("id", "col-1", "long"), ("name", "col-2", "string"))
-    table.commit({"protocol": MAPPING}, {"metaData": both})
-    old = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
-    table.commit({"add": old})
-    table.commit({"metaData": mapped(("id", "col-1", "long"))})
-    new = table.write_file("new.parquet", {"col-1": [2]})
-    table.commit({"add": new})
+@pytest.mark.parametrize("spelling", ["col-2", "COL-2"])
+def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path, spelling: str) -> None:
+    table = with_mapping(tmp_path, ID, NAME)
+    table.append("old.parquet", {"col-1": [1], spelling: [MARKER]})
+    define(table, ID)
+    table.append("new.parquet", {"col-1": [2]})
     report = traces(tmp_path)
     assert found(report)["dropped"] == {"old.parquet"}
     assert [step.action for step in report.places[0].steps] == ["purge()", "vacuum()"]
     # A new column of the same name is another one; both are searched.
-    table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
-    newer = table.write_file("newer.parquet", {"col-1": [3], "col-9": [MARKER]})
-    table.commit({"add": newer})
+    define(table, ID, LATER)
+    table.append("newer.parquet", {"col-1": [3], "col-9": [MARKER]})
     both_found = found(traces(tmp_path))
     assert (both_found["dropped"], both_found["live"]) == ({"old.parquet"}, {"newer.parquet"})
     # Rows that lack the column are null; those that have the old one are not matched by that.
@@ -628,63 +545,56 @@ def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path) -> None:
 
 
 def test_files_from_before_a_column_was_added_or_widened_are_read(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "integer"})
-    table.create()
-    old = table.write_file("old.parquet", {"id": pa.array([1, 2], pa.int32())})
-    table.commit({"add": old})
+    table = builder.TableBuilder.made(tmp_path, fields={"id": "integer"})
+    old = table.append("old.parquet", {"id": pa.array([1, 2], pa.int32())})
     table.fields = {"id": "long", "name": "string"}
-    table.commit({"metaData": table.metadata()}, {"remove": removed(old)})
-    new = table.write_file("new.parquet", {"id": [2, 3_000_000_000], "name": [None, "Bob"]})
-    table.commit({"add": new})
-    assert found(traces(tmp_path, [("id", "=", 2)])) == {
-        "live": {"new.parquet"},
-        "removed": {"old.parquet"},
-    }
+    table.redefine({"remove": builder.removed(old)})
+    table.append("new.parquet", {"id": [2, 3_000_000_000], "name": [None, "Bob"]})
+    both = {"live": {"new.parquet"}, "removed": {"old.parquet"}}
+    assert found(traces(tmp_path, [("id", "=", 2)])) == both
     assert found(traces(tmp_path, [("id", "=", 3_000_000_000)])) == {"live": {"new.parquet"}}
     by_null = {place.path: place.rows for place in traces(tmp_path, [("name", "=", None)]).places}
     assert by_null == {"new.parquet": 1, "old.parquet": 2}
 
 
 def test_a_column_that_changed_its_type_is_read_as_it_was(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"key": "long"})
-    table.create()
-    old = table.write_file("old.parquet", {"key": [1, 2]})
-    table.commit({"add": old})
+    table = builder.TableBuilder.made(tmp_path, fields={"key": "long"})
+    old = table.append("old.parquet", {"key": [1, 2]})
     table.fields = {"key": "string"}
     new = table.write_file("new.parquet", {"key": ["1", "x"]})
-    table.commit({"metaData": table.metadata()}, {"remove": removed(old)}, {"add": new})
-    assert found(traces(tmp_path, [("key", "=", "x")])) == {
-        "live": {"new.parquet"},
-        "unreadable": {"old.parquet"},
-    }
-    assert found(traces(tmp_path, [("key", "=", 2)])) == {
-        "removed": {"old.parquet"},
-        "unreadable": {"new.parquet"},
-    }
+    table.redefine({"remove": builder.removed(old)}, {"add": new})
+    texts = {"live": {"new.parquet"}, "unreadable": {"old.parquet"}}
+    numbers = {"removed": {"old.parquet"}, "unreadable": {"new.parquet"}}
+    assert found(traces(tmp_path, [("key", "=", "x")])) == texts
+    assert found(traces(tmp_path, [("key", "=", 2)])) == numbers
 
 
 def test_an_unknown_column_is_refused_with_what_there_is(tmp_path: Path) -> None:
     table = people(tmp_path)
-    table.commit({"metaData": table.metadata()})
+    table.redefine()
     with pytest.raises(InvalidArgumentError, match=r"no column 'nam'.*older definition") as error:
         traces(tmp_path, [("nam", "=", "x")])
     assert "did you mean name" in (error.value.hint or "")
     for nothing in (None, True):
         with pytest.raises(InvalidArgumentError, match=r"(?s)needs a condition.*name = 'Anna'"):
-            DeltaTable.for_path(None, tmp_path).traces(nothing)  # type: ignore[arg-type]
+            table.handle.traces(nothing)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="needs a Spark session"):
         traces(tmp_path, "name = 'x'")
 
 
 def test_what_is_not_parquet_could_hold_anything_unless_it_is_plain_text(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    (tmp_path / "export.csv").write_text(f"1,{MARKER},north\n")
-    (tmp_path / "harmless.csv").write_text("1,Bob,north\n")
-    (tmp_path / "archive.gz").write_bytes(b"\x1f\x8b\x00\xff")
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1\xff\xfePAR1")
-    (tmp_path / "empty.parquet").touch()
-    (tmp_path / ".a.parquet.crc").write_bytes(b"crc\0\xff")
-    (tmp_path / ".b.parquet.crc").write_bytes(b"crc\0\xff " + MARKER.encode())
+    people(tmp_path)
+    contents = {
+        "export.csv": f"1,{MARKER},north\n".encode(),
+        "harmless.csv": b"1,Bob,north\n",
+        "archive.gz": b"\x1f\x8b\x00\xff",
+        "broken.parquet": b"PAR1\xff\xfePAR1",
+        "empty.parquet": b"",
+        ".a.parquet.crc": b"crc\0\xff",
+        ".b.parquet.crc": b"crc\0\xff " + MARKER.encode(),
+    }
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
     report = traces(tmp_path)
     assert found(report) == {
         "text": {"export.csv", ".b.parquet.crc"},
@@ -695,44 +605,41 @@ def test_what_is_not_parquet_could_hold_anything_unless_it_is_plain_text(tmp_pat
     assert "2 files (14 B) that could hold anything" in str(report)
     # Where no value is named, nobody can tell what a text says.
     assert "harmless.csv" in found(traces(tmp_path, [("id", ">", 5)]))["unreadable"]
-    assert table.version == 0
 
 
 def test_files_of_another_table_are_named_as_such(tmp_path: Path) -> None:
-    source = people(tmp_path / "source")
-    there = source.file("a.parquet", 1, marked=True)
-    clone = people(tmp_path / "clone")
-    full = there | {"path": (tmp_path / "source/a.parquet").as_uri()}
-    clone.commit({"add": full})
-    report = traces(tmp_path / "clone")
-    assert found(report)["outside"] == {str(tmp_path / "source/a.parquet")}
-    assert report.places[0].rows == 1
+    source, clone = people(tmp_path / "source"), people(tmp_path / "clone")
+    there = source.file("a.parquet")
+    path = tmp_path / "source/a.parquet"
+    full = there | {"path": path.as_uri()}
+    clone.add(full)
+    report = traces(clone.root)
+    assert (found(report)["outside"], report.places[0].rows) == ({str(path)}, 1)
     assert "the table that the file belongs to" in str(report)
-    clone.commit({"remove": removed(full)})
-    assert found(traces(tmp_path / "clone"))["outside"] == {str(tmp_path / "source/a.parquet")}
+    clone.commit({"remove": builder.removed(full)})
+    assert found(traces(clone.root))["outside"] == {str(path)}
     # A table inside of the folder, which vacuum leaves alone.
-    inner = people(tmp_path / "source/inner")
-    inner.commit({"add": inner.file("b.parquet", 1, marked=True)})
-    assert "inner/b.parquet" in found(traces(tmp_path / "source"))["outside"]
-    (tmp_path / "source/a.parquet").unlink()
-    assert "outside" not in found(traces(tmp_path / "clone"))
+    people(source.root / "inner").put("b.parquet")
+    assert "inner/b.parquet" in found(traces(source.root))["outside"]
+    path.unlink()
+    assert "outside" not in found(traces(clone.root))
 
 
-def test_a_file_that_the_log_names_in_full_is_the_tables_own(tmp_path: Path) -> None:
+def test_a_live_file_with_a_full_or_a_hidden_name_is_found_once(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add | {"path": (tmp_path / "a.parquet").as_uri()}})
-    assert found(traces(tmp_path))["live"] == {"a.parquet"}
+    table.put("a.parquet", more={"path": (tmp_path / "a.parquet").as_uri()})
+    table.put("part.parquet", folder="_x/")
+    report = traces(tmp_path)
+    assert (found(report), len(report.places)) == ({"live": {"a.parquet", "_x/part.parquet"}}, 2)
 
 
 def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
+    add = table.put("a.parquet")
     table.commit()
     table.checkpoint([add])
     table.write_hint()
-    table.commit({"remove": removed(add)})
+    table.commit({"remove": builder.removed(add)})
     table.drop_commits(0, 1)
     [place] = [each for each in traces(tmp_path).places if each.kind == "removed"]
     assert place.versions == (2, 2)
@@ -745,20 +652,8 @@ def test_versions_are_those_that_the_log_can_still_read(tmp_path: Path) -> None:
     assert (place.kind, place.versions) == ("orphan", None)
 
 
-def test_a_vector_that_is_gone_is_said_and_the_rows_count_as_live(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
-    [vector] = table.write_vectors([1])
-    table.delete(add, vector)
-    table.vector_path().unlink()
-    [place] = [each for each in traces(tmp_path).places if each.kind == "live"]
-    assert "vector cannot be read" in place.detail
-
-
 def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
-    rows = pa.table({"id": [1, 2, 3], "name": ["Zoe", MARKER, "Bob"]})
-    write_deltalake(tmp_path / "t", rows)
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2, 3], "name": ["Zoe", MARKER, "Bob"]}))
     Peer(tmp_path / "t").delete(f"name = '{MARKER}'")
     report = traces(tmp_path / "t")
     assert set(found(report)) == {"removed", "log"}
@@ -766,70 +661,59 @@ def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
     assert traces(tmp_path / "t", [("name", "=", "Tom")]).is_empty
 
 
+def named(root: Path, *partitions: str) -> builder.TableBuilder:
+    fields = {"id": "long", "name": "string"}
+    return builder.TableBuilder.made(root, fields=fields, partition_columns=partitions)
+
+
+ANNA = [("name", "=", "Anna")]
+
+
 def test_a_file_is_read_by_the_partitions_of_its_own_time(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
-    table.partition_columns = ["name"]
-    table.create()
-    add = table.write_file("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
-    table.commit({"add": add})
+    table = named(tmp_path, "name")
+    add = table.append("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
     table.write_file("name=Anna/orphan.parquet", {"id": [3]}, {"name": "Anna"})
     table.partition_columns = []
-    table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
-    table.commit({"add": table.write_file("b.parquet", {"id": [4], "name": ["Bob"]})})
+    table.redefine({"remove": builder.removed(add)})
+    table.append("b.parquet", {"id": [4], "name": ["Bob"]})
     table.write_file("lost.parquet", {"id": [5], "name": ["Bob"]})
-    report = found(traces(tmp_path, [("name", "=", "Anna")]))
-    assert report["removed"] == {"name=Anna/a.parquet"}
-    assert report["orphan"] == {"name=Anna/orphan.parquet"}
-    assert report["log"] == {f"_delta_log/{n:020}.json" for n in (1, 2)}
-    assert "unreadable" not in report
+    assert found(traces(tmp_path, ANNA)) == {
+        "removed": {"name=Anna/a.parquet"},
+        "orphan": {"name=Anna/orphan.parquet"},
+        "log": commits(1, 2),
+    }
 
 
 def test_columns_that_became_partitions_later_are_read_from_older_files(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
-    table.create()
-    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
-    table.commit({"add": add})
+    table = named(tmp_path)
+    add = table.append("a.parquet", {"id": [1], "name": ["Anna"]})
     table.partition_columns = ["name"]
-    table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
-    assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
+    table.redefine({"remove": builder.removed(add)})
+    assert found(traces(tmp_path, ANNA)) == {"removed": {"a.parquet"}}
     # A live file of the new kind changes nothing.
-    again = table.write_file("c.parquet", {"id": [1]}, {"name": "Cyd"})
-    table.commit({"add": again})
-    assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
+    table.append("c.parquet", {"id": [1]}, {"name": "Cyd"})
+    assert found(traces(tmp_path, ANNA)) == {"removed": {"a.parquet"}}
+    actions = read_history(open_snapshot(Storage.open(str(tmp_path)))).actions
+    values = [dict(each) for each in actions["partitionValues"].to_pylist()]
+    assert values == [{}, {"name": "Cyd"}, {}]
 
 
-def test_actions_have_the_partition_values_of_their_time_only(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
-    table.create()
-    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
-    table.commit({"add": add})
-    table.partition_columns = ["name"]
-    other = table.write_file("name=Bob/b.parquet", {"id": [1]}, {"name": "Bob"})
-    table.commit({"metaData": table.metadata()}, {"remove": removed(add)}, {"add": other})
-    snapshot = open_snapshot(Storage.open(str(tmp_path)))
-    actions = read_history(snapshot).actions
-    assert [dict(each) for each in actions["partitionValues"].to_pylist()] == [
-        {},
-        {"name": "Bob"},
-        {},
-    ]
-
-
-@pytest.mark.parametrize("name", [f".{1:020}.checkpoint.parquet.4711.tmp", f"{1:020}.json.gz"])
-def test_leftovers_in_the_log_that_are_no_text_could_hold_anything(
-    tmp_path: Path, name: str
-) -> None:
-    table = people(tmp_path)
-    (table.log / name).write_bytes(zlib.compress(MARKER.encode()))
-    assert found(traces(tmp_path)) == {"unreadable": {f"_delta_log/{name}"}}
+def test_what_no_reader_of_the_log_knows_could_hold_anything(tmp_path: Path) -> None:
+    table, inner = people(tmp_path), people(tmp_path / "inner")
+    names = [f".{1:020}.checkpoint.parquet.4711.tmp", f"{1:020}.json.gz"]
+    for name in names:
+        (table.log / name).write_bytes(zlib.compress(MARKER.encode()))
+    table.file("rows.parquet", folder="_delta_log/")
+    [checkpoint] = inner.checkpoint([])
+    unknown = {f"_delta_log/{name}" for name in (*names, "rows.parquet")}
+    unknown.add(str(checkpoint.relative_to(tmp_path)))
+    assert found(traces(tmp_path)) == {"unreadable": unknown}
 
 
 def test_leftovers_in_the_log_that_are_parquet_are_read_as_such(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=False) | {
-        "path": "gone.parquet",
-        "stats": statistics({"id": [1], "name": [MARKER]}),
-    }
+    stats = statistics(id=[1], name=[MARKER])
+    add = table.file("a.parquet", marked=False) | {"path": "gone.parquet", "stats": stats}
     left = table.log / f".{0:020}.checkpoint.parquet.4711.tmp"
     table.checkpoint([add])[0].rename(left)
     assert found(traces(tmp_path)) == {"log": {f"_delta_log/{left.name}"}}
@@ -838,52 +722,34 @@ def test_leftovers_in_the_log_that_are_parquet_are_read_as_such(tmp_path: Path) 
 
 def test_what_a_vacuum_leaves_alone_is_no_orphan(tmp_path: Path) -> None:
     table = people(tmp_path)
-    outside = ("old/data/", "new\nline/data/")  # an Iceberg table and a Delta table inside
-    hidden = ("_x=1/", "a/_tmp/")  # no partition column has that name
-    for folder in (*outside, *hidden, "a/", "a/_change_data/"):
-        table.file("part.parquet", 1, marked=True, folder=folder)
+    folders = {
+        "outside": ("old/data/", "new\nline/data/"),  # an Iceberg table and a Delta table inside
+        "hidden": ("_x=1/", "a/_tmp/"),  # no partition column has that name
+        "orphan": ("a/", "a/_change_data/"),
+    }
+    for folder in (each for some in folders.values() for each in some):
+        table.file("part.parquet", folder=folder)
     (tmp_path / "old/metadata").mkdir()
     (tmp_path / "old/metadata/v1.metadata.json").write_text("{}")
     people(tmp_path / "new\nline")
-    report = traces(tmp_path)
-    assert found(report) == {
-        "outside": {f"{folder}part.parquet" for folder in outside},
-        "hidden": {f"{folder}part.parquet" for folder in hidden},
-        "orphan": {"a/part.parquet", "a/_change_data/part.parquet"},
-    }
+    there = {kind: {f"{each}part.parquet" for each in some} for kind, some in folders.items()}
+    assert found(traces(tmp_path)) == there
     for path in tmp_path.rglob("*.parquet"):
         os.utime(path, (0, 0))
-    deleted = DeltaTable.for_path(None, tmp_path).vacuum(dry_run=True).files["path"].to_pylist()
-    assert set(deleted) == found(report)["orphan"]
+    assert set(table.handle.vacuum(dry_run=True).files["path"].to_pylist()) == there["orphan"]
 
 
-def test_a_file_removed_in_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
+def test_a_vector_that_is_gone_and_a_time_that_python_lacks_are_shown(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=True)
-    table.commit({"add": add})
-    table.commit({"remove": removed(add) | {"deletionTimestamp": 2**62}})
+    table.delete_rows(table.put("a.parquet"), [1])
+    table.vector_path().unlink()
+    gone = builder.removed(table.put("b.parquet")) | {"deletionTimestamp": 2**62}
+    table.commit({"remove": gone})
     report = traces(tmp_path)
+    [place] = [each for each in report.places if each.kind == "live"]
+    assert (place.path, "vector cannot be read" in place.detail) == ("a.parquet", True)
     assert report.gone_at is not None
     assert "9999-12-31 23:59 UTC" in str(report)
-
-
-def test_a_live_file_with_a_hidden_name_is_found_once(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    table.commit({"add": table.file("part.parquet", 1, marked=True, folder="_x/")})
-    assert found(traces(tmp_path)) == {"live": {"_x/part.parquet"}}
-
-
-def test_rows_in_the_folder_of_the_log_could_hold_anything(tmp_path: Path) -> None:
-    table = people(tmp_path)
-    table.file("rows.parquet", 1, marked=True, folder="_delta_log/")
-    assert found(traces(tmp_path)) == {"unreadable": {"_delta_log/rows.parquet"}}
-
-
-def test_checkpoints_of_inner_tables_could_hold_anything(tmp_path: Path) -> None:
-    people(tmp_path)
-    inner = people(tmp_path / "inner")
-    checkpoint = inner.checkpoint([])[0]
-    assert found(traces(tmp_path)) == {"unreadable": {f"inner/_delta_log/{checkpoint.name}"}}
 
 
 @pytest.mark.parametrize(
@@ -900,71 +766,48 @@ def test_checkpoints_of_inner_tables_could_hold_anything(tmp_path: Path) -> None
         (("at", "=", "2024-01-31T12:00:00.123456+00:00"), "2024-01-31 13:00:00.123"),
         (("at", "=", "2024-01-31T12:00:00+00:00"), "2024-01-31T12:00Z"),
         (("day", "=", "2024-01-31"), "x;2024-01-31"),
+        # Values that no text tells leave texts and the log open.
+        *((where, None) for where in (("flag", "=", True), ("raw", "=", b"x"), ("name", "=", ""))),
     ],
 )
 def test_values_of_any_type_are_found_in_texts_without_a_header(
-    tmp_path: Path, where: tuple[str, str, Any], line: str
+    tmp_path: Path, where: tuple[str, str, Any], line: str | None
 ) -> None:
     fields = {"id": "long", "name": "string", "price": "double", "cost": "decimal(38,2)"}
-    table = TableBuilder(tmp_path, fields=fields | {"at": "timestamp", "day": "date"})
-    table.create()
-    (tmp_path / "harmless.csv").write_text("7,Zoe,2.5,2023-05-05,2023-05-05 05:05:05\n")
+    fields |= {"at": "timestamp", "day": "date", "flag": "boolean", "raw": "binary"}
+    builder.TableBuilder.made(tmp_path, fields=fields)
+    (tmp_path / "other.csv").write_text("7,Zoe,2.5,2023-05-05,2023-05-05 05:05:05\n")
     (tmp_path / "export.csv").write_text(f"{line}\n")
     report = traces(tmp_path, [where])
-    assert found(report) == {"text": {"export.csv"}}
-    assert report.log_judged
-
-
-@pytest.mark.parametrize("where", [("flag", "=", True), ("raw", "=", b"x"), ("name", "=", "")])
-def test_values_that_no_text_tells_leave_texts_and_the_log_open(
-    tmp_path: Path, where: tuple[str, str, Any]
-) -> None:
-    fields = {"flag": "boolean", "raw": "binary", "name": "string"}
-    TableBuilder(tmp_path, fields=fields).create()
-    (tmp_path / "export.csv").write_text("1\n")
-    report = traces(tmp_path, [where])
-    assert found(report) == {"unreadable": {"export.csv"}}
-    assert not report.log_judged
+    open_ones = {"unreadable": {"other.csv", "export.csv"}}
+    assert found(report) == ({"text": {"export.csv"}} if line else open_ones)
+    assert report.log_judged == bool(line)
 
 
 @pytest.mark.parametrize("cut", ["Anna-Mar", "Anna-Mar\ufffd", "Anna-Mas", "Anna-Maria Siby"])
 @pytest.mark.parametrize("length", ["8", "32"])
 def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str, length: str) -> None:
     table = people(tmp_path, properties={"delta.dataSkippingStringPrefixLength": length})
-    entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
-    stats = json.dumps({"numRecords": 1, "maxValues": {"name": cut}})
-    table.commit({"add": entry | {"dataChange": True, "stats": stats}})
+    leave_in_log(table, maxValues={"name": cut})
     table.properties = {}
-    table.commit({"metaData": table.metadata()}, {"remove": {"path": "gone.parquet"}})
+    table.redefine()
     where = [("name", "=", "Anna-Maria Sibylla of Frankfurt am Main")]
     assert set(found(traces(tmp_path, where))) == {"log"}
     for other in ("Anna-Sophie", "Anna-Mat", "Anna-M"):
         assert traces(tmp_path, [("name", "=", other)]).is_empty
 
 
-def test_removes_without_partition_values_have_them_in_their_paths(tmp_path: Path) -> None:
-    table = people(tmp_path, partition_columns=["region"])
-    table.commit({"remove": {"path": "region=far%252Foff/a.parquet", "deletionTimestamp": 1}})
-    where = [("region", "=", "far/off")]
-    assert found(traces(tmp_path, where)) == {"log": {f"_delta_log/{1:020}.json"}}
-    assert traces(tmp_path, [("region", "=", "near")]).is_empty
-    table.file("a.parquet", 1, marked=False, region="far%2Foff")
-    assert found(traces(tmp_path, where))["removed"] == {"region=far%2Foff/a.parquet"}
-
-
 def test_folders_behind_links_are_searched_where_the_log_names_files(tmp_path: Path) -> None:
     table = people(tmp_path / "t", partition_columns=["region"])
-    add = table.file("a.parquet", 1, marked=True, region="north")
-    table.commit({"add": add})
-    table.file("orphan.parquet", 1, marked=True, region="north")
-    table.commit({"remove": removed(add)})
+    add = table.put("a.parquet", region="north")
+    table.file("orphan.parquet", region="north")
+    table.commit({"remove": builder.removed(add)})
     for name in ("region=north", "_delta_log"):
-        (tmp_path / "t" / name).rename(tmp_path / name)
-        (tmp_path / "t" / name).symlink_to(tmp_path / name)
-    report = traces(tmp_path / "t")
+        (table.root / name).rename(tmp_path / name)
+        (table.root / name).symlink_to(tmp_path / name)
+    report = traces(table.root)
     assert found(report)["removed"] == {"region=north/a.parquet"}
-    assert found(report)["orphan"] == {"region=north/orphan.parquet"}
-    assert report.log_files == 3
+    assert (found(report)["orphan"], report.log_files) == ({"region=north/orphan.parquet"}, 3)
     assert any("links lead to folders" in note for note in report.notes)
 
 
@@ -982,34 +825,17 @@ def test_predicates_are_json_inside_of_json(tmp_path: Path, name: str, times: in
     assert "text" in found(traces(tmp_path, [("name", "=", name)]))
 
 
-def test_a_dropped_column_counts_in_other_spellings(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    both = mapped(("id", "col-1", "long"), ("name", "col-2", "string"))
-    table.commit({"protocol": MAPPING}, {"metaData": both})
-    table.commit({"add": table.write_file("old.parquet", {"col-1": [1], "COL-2": [MARKER]})})
-    table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
-    assert found(traces(tmp_path))["dropped"] == {"old.parquet"}
-
-
-def test_a_dropped_column_that_no_version_defines_any_more_could_hold_anything(
-    tmp_path: Path,
-) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    newest = mapped(("id", "col-1", "long"), ("name", "col-9", "string"))
-    table.commit({"protocol": MAPPING}, {"metaData": newest})
+def test_dropped_columns_of_no_version_or_of_other_types(tmp_path: Path) -> None:
+    table = with_mapping(tmp_path / "none", ID, LATER)
+    stats = json.dumps({"numRecords": 1, "minValues": {"col-2": MARKER}})
     add = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
-    stats = {"numRecords": 1, "minValues": {"col-2": MARKER}}
-    table.commit({"add": add | {"stats": json.dumps(stats)}})
-    report = traces(tmp_path)
-    assert found(report) == {"unreadable": {"old.parquet"}, "log": {f"_delta_log/{1:020}.json"}}
+    table.add(add | {"stats": stats})
+    report = traces(table.root)
+    assert found(report) == {"unreadable": {"old.parquet"}, "log": commits(1)}
     assert "col-2: it was dropped" in str(report)
-
-
-def test_a_name_of_a_dropped_column_may_be_one_of_another_type(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, protocol=MAPPING)
-    table.commit({"protocol": MAPPING}, {"metaData": mapped(("name", "col-1", "string"))})
-    table.commit({"add": table.write_file("old.parquet", {"col-1": [MARKER]})})
-    table.commit({"metaData": mapped(("name", "col-9", "long"))})
-    table.commit({"add": table.write_file("new.parquet", {"col-9": [7]})})
-    assert found(traces(tmp_path)) == {"dropped": {"old.parquet"}}
-    assert found(traces(tmp_path, [("name", "=", 7)])) == {"live": {"new.parquet"}}
+    table = with_mapping(tmp_path / "other", NAME)
+    table.append("old.parquet", {"col-2": [MARKER]})
+    define(table, ("name", "col-9", "long"))
+    table.append("new.parquet", {"col-9": [7]})
+    assert found(traces(table.root)) == {"dropped": {"old.parquet"}}
+    assert found(traces(table.root, [("name", "=", 7)])) == {"live": {"new.parquet"}}

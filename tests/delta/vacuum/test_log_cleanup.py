@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,25 @@ from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.segment import list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.vacuum import log_cleanup
-from delvec.delta.vacuum.log_cleanup import clean_log, log_cutoff
+from delvec.delta.vacuum.log_cleanup import LogReport, clean_log, log_cutoff
 from delvec.errors import DelvecError, FormatError
 from delvec.storage import Storage
 from delvec.storage.disk import Disk
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import TableBuilder, protocol_of
 from tests.delta.vacuum.aging import DAY, tombstone
 
 V2: dict[str, Any] = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["deletionVectors", "v2Checkpoint"],
-        "writerFeatures": ["deletionVectors", "v2Checkpoint"],
-    },
+    "protocol": protocol_of("deletionVectors", "v2Checkpoint"),
     "properties": {"delta.checkpointPolicy": "v2"},
 }
+
+
+def cleaned(table: TableBuilder, **options: Any) -> LogReport:  # noqa: ANN401
+    return table.handle.clean_log(**options)
+
+
+def since(states: dict[int, list[str]], oldest: int) -> dict[int, list[str]]:
+    return {version: files for version, files in states.items() if version >= oldest}
 
 
 def dated(path: Path, days: float) -> None:
@@ -51,8 +54,7 @@ def aged_table(
 
     Each adds a file, some remove the one before. There are none: only the log is looked at.
     """
-    table = TableBuilder(root, **options)
-    table.create()
+    table = TableBuilder.made(root, **options)
     adds: list[dict[str, Any]] = []
     for version in range(1, versions):
         path, stats = f"{version}.parquet", '{"numRecords":1}'
@@ -101,26 +103,20 @@ def test_versions_since_the_cutoff_stay_readable_and_older_ones_go(tmp_path: Pat
     table = aged_table(tmp_path / "t")
     before = readable(table.root)
     assert list(before) == list(range(14))
-    handle = DeltaTable.for_path(None, table.root)
     # The newest version, 13, is of today; 6 was current at midnight 30 days ago.
-    report = handle.clean_log(dry_run=True)
+    report = cleaned(table, dry_run=True)
     assert (report.oldest, report.files) == (5, {"commit": 5, "checksum": 4, "checkpoint": 1})
-    assert readable(table.root) == before
-    assert handle.clean_log().files_deleted == 10
-    assert readable(table.root) == {v: found for v, found in before.items() if v >= 5}
-    left = list_log(handle.storage)
-    assert min(left.commits) == 5
-    assert sorted(each.version for each in left.checkpoints) == [5, 8, 10]
-    assert not (table.log / f"{4:020d}.crc").exists()
-    assert (table.log / f"{5:020d}.crc").exists()
+    assert (readable(table.root), cleaned(table).files_deleted) == (before, 10)
+    assert readable(table.root) == since(before, 5)
+    left = list_log(table.handle.storage)
+    assert (min(left.commits), sorted(each.version for each in left.checkpoints)) == (5, [5, 8, 10])
+    assert [(table.log / f"{v:020d}.crc").exists() for v in (4, 5)] == [False, True]
     assert Peer(str(table.root)).version() == 13
-    assert handle.clean_log().files == {}
-    assert "nothing to delete" in str(handle.clean_log())
+    assert (cleaned(table).files, "nothing to delete" in str(cleaned(table))) == ({}, True)
 
 
 def test_a_whole_day_expires_at_midnight(tmp_path: Path) -> None:
-    table = aged_table(tmp_path / "t", checkpoints=(5, 6, 7, 10))
-    snapshot = DeltaTable.for_path(None, table.root).snapshot()
+    snapshot = aged_table(tmp_path / "t", checkpoints=(5, 6, 7, 10)).handle.snapshot()
     cutoff = log_cutoff(snapshot)
     assert cutoff % (DAY * 1000) == 0
     assert 30 <= (time.time() * 1000 - cutoff) / DAY / 1000 < 31
@@ -134,26 +130,22 @@ def test_a_whole_day_expires_at_midnight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("retention", "oldest"), [("interval 1 day", 10), ("interval 45 days", 2), ("100 days", None)]
 )
-def test_the_table_says_how_long_its_log_is_kept(
-    tmp_path: Path, retention: str, oldest: int | None
-) -> None:
+def test_the_table_says_what_is_kept(tmp_path: Path, retention: str, oldest: int | None) -> None:
     properties = {
         "delta.logRetentionDuration": retention,
         "delta.enableExpiredLogCleanup": "false",  # says that nobody cleans unasked
     }
     table = aged_table(tmp_path / "t", properties=properties)
     before = readable(table.root)
-    assert DeltaTable.for_path(None, table.root).clean_log().oldest == oldest
-    assert readable(table.root) == {v: found for v, found in before.items() if v >= (oldest or 0)}
+    assert (cleaned(table).oldest, readable(table.root)) == (oldest, since(before, oldest or 0))
 
 
 def test_without_an_old_checkpoint_nothing_goes(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t", checkpoints=(10,))
     names = log_names(table)
-    report = DeltaTable.for_path(None, table.root).clean_log()
-    assert (report.files, report.oldest) == ({}, None)
+    report = cleaned(table)
+    assert (report.files, report.oldest, log_names(table)) == ({}, None, names)
     assert "no checkpoint is as old as the retention" in report.notes[0]
-    assert log_names(table) == names
 
 
 def test_an_incomplete_checkpoint_is_none_and_goes_with_the_others(tmp_path: Path) -> None:
@@ -164,62 +156,47 @@ def test_an_incomplete_checkpoint_is_none_and_goes_with_the_others(tmp_path: Pat
     (table.log / f"{6:020d}.checkpoint.parquet").write_bytes(b"")
     redate(table)
     before = readable(table.root)
-    report = DeltaTable.for_path(None, table.root).clean_log()
-    assert report.oldest == 3
-    assert report.files == {"commit": 3, "checksum": 2, "checkpoint": 1}
-    assert readable(table.root) == {v: found for v, found in before.items() if v >= 3}
+    report = cleaned(table)
+    assert (report.oldest, report.files) == (3, {"commit": 3, "checksum": 2, "checkpoint": 1})
+    assert readable(table.root) == since(before, 3)
 
 
-def damage_checkpoint(table: TableBuilder) -> None:
-    (table.log / f"{5:020d}.checkpoint.parquet").write_bytes(b"PAR1 damaged")
-    redate(table)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (damage_checkpoint, "a checkpoint cannot be read"),
-        (lambda table: table.drop_commits(6), "lacks commits between versions 5 and 13"),
-    ],
-)
-def test_a_log_without_a_sound_base_is_not_cleaned(
-    tmp_path: Path, damage: Callable[[TableBuilder], None], message: str
-) -> None:
+@pytest.mark.parametrize("damaged", [True, False], ids=["checkpoint", "commits"])
+def test_a_log_without_a_sound_base_is_not_cleaned(tmp_path: Path, *, damaged: bool) -> None:
     table = aged_table(tmp_path / "t")
-    damage(table)
+    if damaged:
+        message = "a checkpoint cannot be read"
+        (table.log / f"{5:020d}.checkpoint.parquet").write_bytes(b"PAR1 damaged")
+        redate(table)
+    else:
+        message = "lacks commits between versions 5 and 13"
+        table.drop_commits(6)
     names = log_names(table)
     with pytest.raises(FormatError, match=message):
-        DeltaTable.for_path(None, table.root).clean_log()
+        cleaned(table)
     assert log_names(table) == names
 
 
-def test_what_the_hint_points_to_stays(tmp_path: Path) -> None:
+def test_what_the_hint_points_to_or_a_wrong_clock_made_recent_stays(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t")
     (table.log / "_last_checkpoint").write_text('{"version":2,"size":1}')
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+    assert cleaned(table, dry_run=True).oldest == 2
     (table.log / "_last_checkpoint").unlink()
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 5
+    assert cleaned(table, dry_run=True).oldest == 5
+    dated(table.commit_path(4), 3)  # this one and all after it count as recent
+    assert cleaned(table, dry_run=True).oldest == 2
 
 
 def test_compacted_commits_that_nobody_can_use_go(tmp_path: Path) -> None:
     table = aged_table(tmp_path / "t")
-    spans = [(1, 3), (3, 7), (5, 6), (6, 7)]
-    for first, last in spans:
+    for first, last in ((1, 3), (3, 7), (5, 6), (6, 7)):
         lines = "".join(table.commit_path(v).read_text() for v in range(first, last + 1))
         (table.log / f"{first:020d}.{last:020d}.compacted.json").write_text(lines)
     redate(table)
-    report = DeltaTable.for_path(None, table.root).clean_log()
-    assert report.files["compacted"] == 3
-    assert [name for name in log_names(table) if "compacted" in name] == [
-        f"{6:020d}.{7:020d}.compacted.json"
-    ]
+    assert cleaned(table).files["compacted"] == 3
+    left = [name for name in log_names(table) if "compacted" in name]
+    assert left == [f"{6:020d}.{7:020d}.compacted.json"]
     assert state(table.root, 7)
-
-
-def test_clocks_that_went_backwards_expire_nothing_early(tmp_path: Path) -> None:
-    table = aged_table(tmp_path / "t")
-    dated(table.commit_path(4), 3)  # a wrong clock: this one and all after it count as recent
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
 
 
 def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path) -> None:
@@ -230,28 +207,17 @@ def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path
         moment = f'{{"commitInfo": {{"inCommitTimestamp": {later}, '
         path.write_text(path.read_text().replace('{"commitInfo": {', moment))
     redate(table)
-    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+    assert table.handle.clean_log(dry_run=True).oldest == 2
 
 
 @pytest.mark.parametrize(("protected", "oldest"), [("6", None), ("5", 5), ("3", 5), ("x", None)])
-def test_protected_checkpoints_go_as_a_whole_or_not_at_all(
-    tmp_path: Path, protected: str, oldest: int | None
-) -> None:
-    features = ["deletionVectors", "checkpointProtection"]
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": features[:1],
-        "writerFeatures": features,
-    }
-    properties = {"delta.requireCheckpointProtectionBeforeVersion": protected}
-    table = aged_table(tmp_path / "t", protocol=protocol, properties=properties)
-    report = DeltaTable.for_path(None, table.root).clean_log()
-    assert report.oldest == oldest
-    assert bool(report.files) == (oldest is not None)
-    assert any("requireCheckpointProtectionBeforeVersion" in note for note in report.notes) == (
-        oldest is None
-    )
+def test_protected_ones_go_together(tmp_path: Path, protected: str, oldest: int | None) -> None:
+    name = "delta.requireCheckpointProtectionBeforeVersion"
+    protocol = protocol_of("deletionVectors", writers=["checkpointProtection"])
+    table = aged_table(tmp_path / "t", protocol=protocol, properties={name: protected})
+    report = cleaned(table)
+    assert (report.oldest, bool(report.files)) == (oldest, oldest is not None)
+    assert any(name.removeprefix("delta.") in note for note in report.notes) == (oldest is None)
 
 
 def test_sidecars_go_after_the_checkpoints_that_name_them(tmp_path: Path) -> None:
@@ -262,11 +228,10 @@ def test_sidecars_go_after_the_checkpoints_that_name_them(tmp_path: Path) -> Non
         (folder / name).write_bytes(b"x")
         dated(folder / name, days)
     before = readable(table.root)
-    report = DeltaTable.for_path(None, table.root).clean_log()
-    assert report.files == {"commit": 5, "checksum": 4, "checkpoint": 1, "sidecar": 2}
-    assert len(list(folder.iterdir())) == 4
+    gone = {"commit": 5, "checksum": 4, "checkpoint": 1, "sidecar": 2}
+    assert (cleaned(table).files, len(list(folder.iterdir()))) == (gone, 4)
     assert (folder / "in-progress.parquet").exists()
-    assert readable(table.root) == {v: found for v, found in before.items() if v >= 5}
+    assert readable(table.root) == since(before, 5)
 
 
 def test_sidecars_stay_if_a_checkpoint_cannot_be_read(tmp_path: Path) -> None:
@@ -287,10 +252,9 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     table = aged_table(tmp_path / "t", 9, checkpoints=(2, 4), **options)
-    snapshot = DeltaTable.for_path(None, table.root).snapshot()
     cutoff = int((time.time() // DAY * DAY - 15 * DAY) * 1000)  # version 4 was current then
     states = readable(table.root)
-    expected = {version: states[version] for version in range(4, 9)}
+    expected = since(states, 4)
     monkeypatch.setattr(log_cleanup, "_BATCH", 1)
     delete, left = Disk.delete, [0]
 
@@ -301,7 +265,7 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
         delete(self, keys)
 
     monkeypatch.setattr(Disk, "delete", mortal)
-    total = clean_log(snapshot, before_ms=cutoff, dry_run=True).files_deleted
+    total = clean_log(table.handle.snapshot(), before_ms=cutoff, dry_run=True).files_deleted
     assert total >= 8
     for deaths in range(total):
         copy = tmp_path / f"copy-{deaths}"
@@ -311,14 +275,11 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
         with pytest.raises(KeyboardInterrupt):
             clean_log(opened, before_ms=cutoff)
         found = readable(copy)
-        assert {version: found[version] for version in expected} == expected
-        assert Peer(str(copy)).version() == 8
+        assert (since(found, 4), Peer(str(copy)).version()) == (expected, 8)
         left_over = list_log(opened.storage)
         checkpoints = {each.version for each in left_over.checkpoints}
         # Each has its sidecars, and stays until the commits before the base are gone.
-        assert {each: found[each] for each in checkpoints} == {
-            each: states[each] for each in checkpoints
-        }
+        assert all(found[each] == states[each] for each in checkpoints)
         assert 2 in checkpoints or min(left_over.commits) == 4
         left[0] = total
         assert clean_log(opened, before_ms=cutoff).files_deleted == total - deaths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -53,13 +52,10 @@ def test_a_file_of_a_table_in_a_bucket_is_known_in_any_spelling(path: str) -> No
         assert keys(root, path) == keys(root, path, same_store=True) == ["x/1"]
 
 
-def test_the_same_folder_in_another_bucket_is_kept_but_never_deleted() -> None:
+def test_the_same_folder_elsewhere_is_kept_but_never_deleted(tmp_path: Path) -> None:
     paths = ["s3://other/t/x/1", "gs://lake/t/x/2", "s3://lake/t2/x/3", "s3://lake/t/x/4"]
     assert sorted(keys("s3://lake/t", *paths)) == ["x/1", "x/2", "x/4"]
     assert keys("s3://lake/t", *paths, same_store=True) == ["x/4"]
-
-
-def test_files_elsewhere_are_not_the_tables(tmp_path: Path) -> None:
     assert keys(str(tmp_path / "t"), f"file://{tmp_path}/t2/1", f"{tmp_path}/1") == []
 
 
@@ -81,65 +77,48 @@ def test_a_folder_has_another_name_behind_a_link(tmp_path: Path) -> None:
         assert keys(str(root), f"file://{name}/part=1/x", same_store=True) == []
 
 
-def described(kind: str | None, text: str | None) -> dict[str, Any]:
-    return {"storageType": kind, "pathOrInlineDv": text}
+def located(root: str, *vectors: tuple[str | None, str | None] | None) -> list[str]:
+    names = ("storageType", "pathOrInlineDv")
+    bodies = [each and dict(zip(names, each, strict=True)) for each in vectors]
+    found: list[str] = vector_keys(pa.array(bodies, VECTOR), root).to_pylist()
+    return found
 
 
 def test_every_form_of_a_vector_is_located() -> None:
-    root = "/lake/my t"
-    found = vector_keys(
-        pa.array(
-            [
-                described("u", "^-aqEH.-t@S}K{vb[*k^"),
-                described("u", "ab^-aqEH.-t@S}K{vb[*k^"),
-                described("u", "ab^-aqEH.-t@S}K{vb[*k^"),
-                described("i", "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"),
-                described("i", ""),
-                described("p", f"file://{quote(root)}/x%20y.bin"),
-                described("p", "/elsewhere/z.bin"),
-                None,
-            ],
-            VECTOR,
-        ),
-        root,
-    )
-    assert found.to_pylist() == [NAME, f"ab/{NAME}", "x y.bin"]
+    root, stored = "/lake/my t", "^-aqEH.-t@S}K{vb[*k^"
+    inline = [("i", "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"), ("i", "")]
+    absolute = [("p", f"file://{quote(root)}/x%20y.bin"), ("p", "/elsewhere/z.bin")]
+    relative = [("u", stored), ("u", f"ab{stored}"), ("u", f"ab{stored}")]
+    assert located(root, *relative, *inline, *absolute, None) == [NAME, f"ab/{NAME}", "x y.bin"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    "vector",
     [
-        ("u", "too short"),
-        ("u", "^-aqEH.-t@S}K{vb[*k~"),
-        ("u", "../^-aqEH.-t@S}K{vb[*k^"),
-        ("r", "x.bin"),
-        ("p", "/lake/../x.bin"),
-        ("p", None),
+        *(("u", "too short"), ("u", "^-aqEH.-t@S}K{vb[*k~"), ("u", "../^-aqEH.-t@S}K{vb[*k^")),
+        *(("r", "x.bin"), ("p", "/lake/../x.bin"), ("p", None), ("u", None)),
         (None, "^-aqEH.-t@S}K{vb[*k^"),
-        ("u", None),
     ],
 )
-def test_a_vector_that_nobody_can_locate_is_refused(kind: str | None, text: str | None) -> None:
+def test_a_vector_that_nobody_can_locate_is_refused(vector: tuple[str | None, str | None]) -> None:
     with pytest.raises(FormatError, match="/lake"):
-        vector_keys(pa.array([described(kind, text)], VECTOR), "/lake")
+        located("/lake", vector)
 
 
 def test_tombstones_count_until_they_expire(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
-    table.create()
+    table = TableBuilder.made(tmp_path)
     adds = [table.write_file(f"{name}.parquet", {"id": [1, 2]}) for name in "abcd"]
-    table.commit(*({"add": add} for add in adds))
+    table.add(*adds)
     cutoff = days_ago(7)
     removes = [tombstone(add, None) for add in adds[1:]]
-    for remove, when in zip(removes, (cutoff, cutoff - 1, None), strict=True):
-        if when is not None:
-            remove["remove"]["deletionTimestamp"] = when
+    for remove, when in zip(removes, (cutoff, cutoff - 1), strict=False):
+        remove["remove"]["deletionTimestamp"] = when
     table.commit(*removes)
     snapshot = open_snapshot(Storage.open(tmp_path))
-    found = list(references(snapshot, cutoff))
-    assert [key for each in found if each.is_live for key in each.keys.to_pylist()] == ["a.parquet"]
-    removed = [key for each in found if not each.is_live for key in each.keys.to_pylist()]
-    assert removed == ["b.parquet"]
+    found = {True: list[str](), False: list[str]()}
+    for each in references(snapshot, cutoff):
+        found[each.is_live] += each.keys.to_pylist()
+    assert found == {True: ["a.parquet"], False: ["b.parquet"]}
     everything = {key for each in references(snapshot) for key in each.keys.to_pylist()}
     assert everything == {f"{name}.parquet" for name in "abcd"}
 

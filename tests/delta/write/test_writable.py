@@ -14,6 +14,7 @@ from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.write.writable import WriteKind, require_writable, writes_vectors
 from delvec.errors import UnsupportedFeatureError
+from tests.delta.builder import field_of
 
 OPERATIONS = get_args(WriteKind)
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -41,10 +42,7 @@ def snapshot(
     named = frozenset(features) if versions == (3, 7) else frozenset()
     protocol = Protocol(*versions, named, named)
     metadata: dict[str, Any] = {"delta.identity.step": 1} if identity else {}
-    fields = [
-        {"name": "Id", "type": "long", "nullable": True, "metadata": metadata},
-        {"name": "v", "type": "long", "nullable": True, "metadata": {}},
-    ]
+    fields = [field_of("Id", "long", **metadata), field_of("v", "long")]
     text = json.dumps({"type": "struct", "fields": fields})
     meta = Metadata.from_json({"schemaString": text, "configuration": dict(properties or {})})
     made = SimpleNamespace(protocol=protocol, metadata=meta, table="lake/t", version=3)
@@ -123,18 +121,3 @@ def test_vectors_are_written_where_they_are_on_and_nothing_forbids_them() -> Non
         feature = name if name == Property.SYMLINK_MANIFEST else name.removeprefix("delta.enable")
         with pytest.raises(UnsupportedFeatureError, match=f"(?i){feature}"):
             writes_vectors(table)
-
-
-@pytest.mark.parametrize("more", [{}, {"name": "n", "description": "d", "createdTime": 5}])
-def test_metadata_is_written_as_it_is_read(more: dict[str, Any]) -> None:
-    value = {
-        "id": "x",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": '{"type":"struct","fields":[]}',
-        "partitionColumns": ["b", "a"],
-        "configuration": {"k": "v"},
-        **more,
-    }
-    metadata = Metadata.from_json(value)
-    assert metadata.to_json() == value
-    assert Metadata.from_json(metadata.to_json()) == metadata
