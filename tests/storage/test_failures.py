@@ -13,7 +13,8 @@ from tests.storage.listener import listening
 
 TOLD = "told-by-the-store"
 XML = f"<Error><Code>AccessDenied</Code><Message>{TOLD}\x1b[2J</Message></Error>"
-OPERATIONS: list[Callable[[Storage], object]] = [
+Operation = Callable[[Storage], object]
+OPERATIONS: list[Operation] = [
     lambda storage: storage.read("a"),
     lambda storage: list(storage.list()),
     lambda storage: storage.write("a", b""),

@@ -99,37 +99,30 @@ def test_a_place_is_named_by_options_of_its_own(listener: Listener, scheme: str)
 
 
 def test_options_of_a_place_that_name_none_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="names a place, and no option"):
-        Storage.open("s3://lake/t", {"s3://other": "eu-west-1"})
-    with pytest.raises(InvalidArgumentError, match="names a place, and no option"):
-        Storage.open("s3://lake/t", {"s3://other/aws_region": {"aws_region": "eu-west-1"}})
+    region = {"aws_region": "eu-west-1"}
+    for wrong in ({"s3://other": "eu-west-1"}, {"s3://other/aws_region": region}):
+        with pytest.raises(InvalidArgumentError, match="names a place, and no option"):
+            Storage.open("s3://lake/t", wrong)
 
 
-def hadoop(listener: Listener, **more: str) -> dict[str, str]:
-    return {
+def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener) -> None:
+    conf = {
         "fs.s3a.access.key": "all",
         "fs.s3a.secret.key": "secret",
         "fs.s3a.endpoint": listener.endpoint,
         "fs.s3a.endpoint.region": "eu-west-1",
         "fs.s3a.path.style.access": "true",
-        **more,
+        "fs.s3a.bucket.other.access.key": "theirs",
     }
-
-
-def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener) -> None:
-    conf = hadoop(listener, **{"fs.s3a.bucket.other.access.key": "theirs"})
     storage = Storage.open("s3a://lake/t", listener.options, hadoop=conf.get)
     asked(storage, OTHER)
     asked(storage, "s3a://third/x")
     # What tasks get has no configuration to ask, and knows what was asked for before.
     asked(copied(storage), OTHER)
-    assert [path for path, _ in listener.asked] == [
-        "/other/private.parquet",
-        "/third/x",
-        "/other/private.parquet",
-    ]
-    assert ["theirs" in str(signature) for _, signature in listener.asked] == [True, False, True]
-    assert "Credential=all/" in str(listener.asked[1][1])
+    told = [("/other/private.parquet", "theirs"), ("/third/x", "all")]
+    for (path, signature), (place, user) in zip(listener.asked, [*told, told[0]], strict=True):
+        assert path == place
+        assert f"Credential={user}/" in str(signature)
 
 
 def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another(
@@ -170,39 +163,37 @@ def test_keys_for_all_accounts_of_azure_go_to_the_tables_account_alone() -> None
 
 
 def test_a_bucket_of_google_is_named_by_settings_of_hadoop() -> None:
+    own = {"google_skip_signature": "true"}
     with pytest.raises(FormatError, match=UNNAMED):
-        Storage.open("gs://lake/t", {"google_skip_signature": "true"}).admit("gs://other/x")
+        Storage.open("gs://lake/t", own).admit("gs://other/x")
     conf = {"fs.gs.auth.type": "COMPUTE_ENGINE"}
-    Storage.open("gs://lake/t", {"google_skip_signature": "true"}, hadoop=conf.get).admit(
-        "gs://other/x"
-    )
+    Storage.open("gs://lake/t", own, hadoop=conf.get).admit("gs://other/x")
 
 
-def five_rows(s3: S3Server, root: Path, path: str, *, bucket: str) -> TableBuilder:
-    """Make a table of one file that the log knows by a path, and see to it that a bucket exists."""
+def five_rows(s3: S3Server, root: Path, path: str, bucket: str) -> dict[str, Any]:
+    """Put a table of one file that the log knows by a path, and that file into another bucket."""
     if not (s3.folder / bucket).exists():
         s3.create_bucket(bucket)
     builder = TableBuilder(root)
     builder.create()
     add = builder.write_file("private.parquet", {"id": range(5)})
     builder.commit({"add": add | {"path": path}})
-    return builder
+    s3.upload(root, "s3://lake/source")
+    s3.upload(root, f"s3://{bucket}")
+    return dict(s3.storage_options)
 
 
 @pytest.mark.s3
 def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
-    builder = five_rows(s3, tmp_path / "t", OTHER, bucket="other")
-    s3.upload(builder.root, "s3://lake/crossing")
-    s3.upload(builder.root, "s3://other")
-    options: dict[str, Any] = s3.storage_options
+    options = five_rows(s3, tmp_path / "t", OTHER, "other")
     before = s3.log.read_text().count("/other/")
-    table = DeltaTable.for_path(None, "s3://lake/crossing", options)
+    table = DeltaTable.for_path(None, "s3://lake/source", options)
     for refused in (table.to_arrow, lambda: table.clone("s3://lake/clone")):
         with pytest.raises(DelvecError, match=UNNAMED):
             refused()
     assert "other-store" in {each.kind for each in table.check().findings}
     assert s3.log.read_text().count("/other/") == before, "the other bucket was asked"
-    named = DeltaTable.for_path(None, "s3://lake/crossing", {**options, "s3://other": options})
+    named = DeltaTable.for_path(None, "s3://lake/source", {**options, "s3://other": options})
     assert named.to_arrow().num_rows == 5
     assert s3.log.read_text().count("/other/") > before
 
@@ -211,9 +202,7 @@ def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -
 def test_a_clone_in_another_bucket_names_the_bucket_of_its_source(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    builder = five_rows(s3, tmp_path / "t", "private.parquet", bucket="clones")
-    s3.upload(builder.root, "s3://lake/source")
-    options: dict[str, Any] = s3.storage_options
+    options = five_rows(s3, tmp_path / "t", "private.parquet", "clones")
     DeltaTable.for_path(None, "s3://lake/source", options).clone("s3://clones/c")
     with pytest.raises(FormatError, match=UNNAMED):
         DeltaTable.for_path(None, "s3://clones/c", options).to_arrow()
@@ -232,14 +221,9 @@ def test_the_options_of_a_table_are_not_taken_for_a_clone_behind_another_endpoin
         table.clone("s3://other/clone")
 
 
-@pytest.mark.parametrize(
-    "location", ["/a b%20", "file:/a b%20", "file:///a b%20", "file:////a b%20"]
-)
-def test_all_spellings_of_a_local_file_are_one_path(location: str) -> None:
-    assert local_path(location) == "/a b%20"
-
-
-def test_files_of_this_host_and_of_stores_are_told_from_those_of_other_hosts() -> None:
+def test_all_spellings_of_a_local_file_are_one_path_and_other_hosts_and_stores_are_not() -> None:
+    spellings = ["/a b%20", *(f"file:{'/' * count}a b%20" for count in (1, 3, 4))]
+    assert [local_path(each) for each in spellings] == ["/a b%20"] * 4
     assert local_path("file://localhost/lake") == "/lake"
     assert local_path("s3a://bucket/file:/x") == "s3a://bucket/file:/x"
     with pytest.raises(FormatError, match="on another host"):
