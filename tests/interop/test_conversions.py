@@ -16,9 +16,8 @@ import delvec
 from delvec.conversion.planning.options import Verify
 from tests.delta.builder import small_table
 from tests.delta.rows import same_rows
-from tests.interop.conversion_sources import KINDS, Source, life
+from tests.interop.conversion_sources import KINDS, Source, every_answer, life, questions
 from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg, static_table
-from tests.interop.conversion_values import every_answer, questions
 from tests.interop.runs import SMALL_ROW_GROUPS
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of

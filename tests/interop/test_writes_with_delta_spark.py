@@ -15,11 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from delvec import DeltaTable
 from tests.delta import log_files
 from tests.delta.rows import rows_of
-from tests.interop.engines import as_arrow
-from tests.interop.expressions import LEAVES, Expression, literal
-from tests.interop.model import Append, Delete, Merge, Outcome, Update
+from tests.interop.expressions import (
+    LEAVES,
+    Append,
+    Delete,
+    Expression,
+    Merge,
+    Outcome,
+    Update,
+    literal,
+)
 from tests.interop.plans import COLUMNS, ENGINES, Engine, Kind, Step, kind_of, plan
-from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
+from tests.interop.runs import SMALL_ROW_GROUPS, Run, as_arrow, bag, checkpoints, vector_updates
 from tests.spark.delta import readers
 
 SLOW_EXAMPLES = min(40, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 40))

@@ -38,7 +38,6 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.storage import Storage
-from delvec.storage.parallel import map_in_order
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, Descriptor, pack
 from delvec.vector import descriptor as z85
@@ -204,21 +203,6 @@ def test_vectors_of_every_kind_arrive_in_puffin_files(tmp_path: Path) -> None:
     assert said == dict(zip(source.data_paths.to_pylist(), ids, strict=True))
 
 
-def test_the_frames_in_puffin_are_those_of_delta_byte_for_byte(tmp_path: Path) -> None:
-    table = builder(tmp_path)
-    vectors = table.write_vectors([0, 9], range(0, 1000, 3))
-    source = source_of(tmp_path, vectors)
-    stored = source.repacked()
-    assert stored.offsets is not None
-    assert stored.lengths is not None
-    data = source.container(stored.paths[0].as_py())
-    for row, path in enumerate(source.files.paths.to_pylist()):
-        vector = vectors[int(path[5])]
-        frame = table.vector_path().read_bytes()[vector["offset"] :][: vector["sizeInBytes"] + 8]
-        start, length = int(stored.offsets[row]), int(stored.lengths[row])
-        assert data[start : start + length] == frame
-
-
 @pytest.mark.parametrize("options", [{"target_size": 200}, {"most_vectors": 2}])
 def test_the_next_puffin_file_begins_when_one_is_full(
     tmp_path: Path, options: dict[str, int]
@@ -231,16 +215,6 @@ def test_the_next_puffin_file_begins_when_one_is_full(
     assert stored.bytes_written == sum(len(source.container(name)) for name in set(names))
     assert max(map(names.count, names)) <= options.get("most_vectors", 9)
     assert read_back(source, stored) == source.bitmaps
-
-
-def test_a_vector_larger_than_a_file_should_be_gets_one_of_its_own(tmp_path: Path) -> None:
-    table = builder(tmp_path)
-    large = range(0, 200_000, 2)
-    vectors = table.write_vectors([1], large, [2])
-    source = source_of(tmp_path, vectors, 200_000)
-    stored = source.repacked(target_size=1000)
-    assert read_back(source, stored) == source.bitmaps
-    assert stored.files_written == 3
 
 
 @pytest.mark.more
@@ -342,28 +316,32 @@ def test_a_descriptor_that_cannot_be_right_is_refused(
             way()
 
 
-@pytest.mark.parametrize("change", [{"offset": 2}, {"sizeInBytes": 34}, {"offset": 0}])
-def test_a_wrong_place_inside_the_file_is_refused(tmp_path: Path, change: Action) -> None:
-    source = damaged(tmp_path, change)
-    for way in (source.repacked, source.as_positions):
-        with pytest.raises(FormatError, match=r"part-1\.parquet in "):
-            way()
-
-
-def test_a_damaged_inline_vector_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+def test_a_wrong_place_inside_the_file_and_a_damaged_inline_vector_are_refused(
+    tmp_path: Path,
+) -> None:
     broken = inline(Bitmap([1])) | {"pathOrInlineDv": "~" * 50, "sizeInBytes": 40}
-    source = table_of(tmp_path, [add("part-0.parquet", broken)])
-    for way in (source.repacked, source.as_positions):
-        with pytest.raises(FormatError, match=r"Z85 .*part-0\.parquet in "):
-            way()
+    sources = [(table_of(tmp_path, [add("part-0.parquet", broken)]), r"Z85 .*part-0\.parquet in ")]
+    for number, change in enumerate(({"offset": 2}, {"sizeInBytes": 34}, {"offset": 0})):
+        sources.append((damaged(tmp_path / f"{number}", change), r"part-1\.parquet in "))
+    for source, message in sources:
+        for way in (source.repacked, source.as_positions):
+            with pytest.raises(FormatError, match=message):
+                way()
 
 
-def test_overlapping_ranges_are_copied_each_for_itself(tmp_path: Path) -> None:
+def test_overlapping_ranges_are_copied_each_for_itself_and_a_large_vector_alone(
+    tmp_path: Path,
+) -> None:
     [vector] = builder(tmp_path).write_vectors([1, 2])
     source = source_of(tmp_path, [vector] * 100)
     stored = source.repacked(target_size=1000)
     assert read_back(source, stored) == source.bitmaps
     assert stored.files_written > 3
+    vectors = builder(tmp_path / "large").write_vectors([1], range(0, 200_000, 2), [2])
+    source = source_of(tmp_path / "large", vectors, 200_000)
+    stored = source.repacked(target_size=1000)
+    assert read_back(source, stored) == source.bitmaps
+    assert stored.files_written == 3
 
 
 def test_vectors_are_referred_to_in_place_with_true_sizes(tmp_path: Path) -> None:
@@ -542,22 +520,6 @@ def test_names_that_need_escapes_arrive_as_they_are(tmp_path: Path) -> None:
     path = source.as_positions().paths[0].as_py()
     found = pq.read_table(path.removeprefix("file:")).column("file_path")[0].as_py()
     assert found == f"file:{source.storage.root}/{name}"
-
-
-def test_results_come_in_order_and_failures_stop_the_rest() -> None:
-    drawn: list[int] = []
-
-    def items() -> Any:  # noqa: ANN401
-        for number in range(1000):
-            drawn.append(number)
-            yield number, 1
-
-    def work(number: int) -> int:
-        return 1 // (50 - number)
-
-    with pytest.raises(ZeroDivisionError):
-        list(map_in_order(work, items(), threads=4, budget=10))
-    assert len(drawn) < 70
 
 
 @pytest.mark.s3
