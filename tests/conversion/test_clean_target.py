@@ -209,9 +209,7 @@ def test_a_crash_between_commit_and_deletion_leaves_orphans_for_the_next_run(
 
 
 @pytest.mark.slow
-def test_conversions_at_the_same_time_lose_nothing(
-    pair: Cleaned, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conversions_at_once_lose_nothing(pair: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         pair.convert()
         pair.change()
@@ -319,9 +317,7 @@ def test_versions_that_are_staged_while_others_expire_snapshots_are_published(
 
 
 @pytest.mark.slow
-def test_what_an_entry_of_another_catalog_reads_is_kept(
-    pair: Cleaned, later: Callable[[float], None]
-) -> None:
+def test_what_another_catalog_reads_is_kept(pair: Cleaned, later: Callable[[float], None]) -> None:
     fork = replace(pair, target=f"sqlite.cleaning.f_{uuid4().hex[:8]}")
     pair.convert()
     metadata = pair.loaded().current.metadataFileLocation()

@@ -97,9 +97,7 @@ def test_a_copy_that_is_being_deleted_is_not_used_again(spark: SparkSession, sou
     assert ids(spark, target) == [0, 1, 2, *range(4, 10)]
 
 
-def test_a_file_that_comes_and_goes_in_one_conversion_has_one_copy(
-    spark: SparkSession, source: Path
-) -> None:
+def test_a_file_that_comes_and_goes_at_once_has_one_copy(spark: SparkSession, source: Path) -> None:
     target = f"lake.cleaning.t_{uuid4().hex[:8]}"
     choices: dict[str, Any] = {"copy_files": True, "history": "per-version"}
     sql(spark, source, "DELETE FROM {T} WHERE id < 10", "RESTORE TABLE {T} TO VERSION AS OF 2")

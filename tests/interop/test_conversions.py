@@ -55,9 +55,7 @@ def test_a_change_of_columns_alone_is_followed(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_position_deletes_belong_to_one_file_by_their_bounds(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_position_deletes_are_of_one_file_by_bounds(spark: SparkSession, tmp_path: Path) -> None:
     """Readers that do not know `referenced_data_file` assign them by bounds of `file_path`."""
     name = f"lake.db.bounds_{uuid4().hex[:8]}"
     source = small_table(tmp_path / "a source, with a path of more than sixteen characters")[0]
@@ -76,9 +74,7 @@ def test_position_deletes_belong_to_one_file_by_their_bounds(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SLOW_EXAMPLES))
 @pytest.mark.parametrize("kind", KINDS)
-def test_targets_follow_any_life_of_a_table(
-    spark: SparkSession, tmp_path: Path, kind: str, seed: int
-) -> None:
+def test_targets_follow_any_life(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
     run = Run(spark, tmp_path / "t", kind, seed)
     changes = life(run.rng, KINDS[kind], 24)
     run.live(changes, compared=[at for at in range(24) if run.rng.randrange(2)], asked=2)

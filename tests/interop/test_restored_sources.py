@@ -92,9 +92,7 @@ def timestamps(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_restore_to_before_a_change_of_columns_is_followed(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
+def test_a_restore_of_columns_is_followed(spark: SparkSession, tmp_path: Path, name: str) -> None:
     columns, properties, changes, wider = CHANGES[name]
     first, more = ROWS.get(name, PAIRS)
     path, base = tmp_path / "source", f"lake.restored.t_{uuid4().hex[:8]}"

@@ -114,7 +114,7 @@ def make_iceberg(spark: SparkSession, table: str) -> None:
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", DELETES)
-def test_fresh_vectors_of_both_engines_are_our_bytes(
+def test_vectors_of_both_engines_are_our_bytes(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     make_delta(spark, tmp_path / "t")
@@ -161,9 +161,7 @@ def test_delta_spark_and_deltalake_read_the_vectors_that_we_write(
     assert decode_frame(merged.frame) == expected | Bitmap(range(2000))
 
 
-def test_iceberg_for_java_and_pyiceberg_read_our_puffin_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_java_and_pyiceberg_read_our_puffin_files(spark: SparkSession, tmp_path: Path) -> None:
     vectors = {f"s3://lake/part-{name}.parquet": positions_hit(name) for name in DELETES}
     written = [DeletionVector(bitmap, path).to_blob() for path, bitmap in vectors.items()]
     keys = EqualityDeleteVector(Bitmap([100, 500, 2**62]), field_id=1).to_blob()
@@ -198,7 +196,7 @@ def test_iceberg_for_java_and_pyiceberg_read_our_puffin_files(
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", [*DELETES, "gap", "merged"])
-def test_iceberg_for_java_decodes_the_vectors_that_we_write(
+def test_iceberg_for_java_decodes_our_vectors(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
     if name == "gap":

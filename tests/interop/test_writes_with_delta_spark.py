@@ -83,9 +83,7 @@ def small_row_groups(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("case", CASES)
-def test_all_readers_see_what_the_model_says(
-    spark: SparkSession, tmp_path: Path, case: str
-) -> None:
+def test_all_readers_see_what_a_model_says(spark: SparkSession, tmp_path: Path, case: str) -> None:
     name, _, maintenance = case.partition(" and ")
     with readers.settings_of(spark, {} if name == "plain" else readers.INTERPRETED):
         check(spark, tmp_path / "t", *KINDS[name], thorough=bool(maintenance))
@@ -94,7 +92,7 @@ def test_all_readers_see_what_the_model_says(
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 100 + SLOW_EXAMPLES))
-def test_all_readers_see_what_the_model_says_of_any_plan(
+def test_all_readers_see_the_model_of_any_plan(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     run = carried_out(spark, tmp_path / "t", kind_of(seed), plan(seed, more=10))

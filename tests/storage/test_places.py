@@ -201,9 +201,7 @@ def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -
 
 
 @pytest.mark.s3
-def test_a_clone_in_another_bucket_names_the_bucket_of_its_source(
-    s3: S3Server, tmp_path: Path
-) -> None:
+def test_a_clone_elsewhere_names_the_bucket_of_its_source(s3: S3Server, tmp_path: Path) -> None:
     options = five_rows(s3, tmp_path / "t", "private.parquet", "clones")
     DeltaTable.for_path(None, "s3://lake/source", options).clone("s3://clones/c")
     with pytest.raises(FormatError, match=UNNAMED):
@@ -308,7 +306,7 @@ def test_links_are_followed_before_they_are_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="an open file has no name here")  # noqa: PTH110
-def test_a_link_that_is_swapped_before_it_is_opened_is_refused(
+def test_a_link_that_is_swapped_meanwhile_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "outside").write_bytes(b"private")

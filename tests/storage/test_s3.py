@@ -96,9 +96,7 @@ def test_close_ranges_share_a_request_and_far_ones_do_not(storage: Storage, s3: 
         assert (s3.requests() - seen)["s3_GetObject"] == gets
 
 
-def test_listing_from_a_name_includes_it_and_leaps_over_folders(
-    storage: Storage, s3: S3Server
-) -> None:
+def test_listing_from_a_name_includes_it_and_leaps_folders(storage: Storage, s3: S3Server) -> None:
     log = [f"_delta_log/{version:020}.json" for version in range(12)]
     sidecars = [f"_delta_log/_sidecars/{number}" for number in range(30)]
     rest = ["_delta_log/_last_checkpoint", "_delta_log/_staged_commits/1", "_delta_log/z"]

@@ -244,9 +244,7 @@ def test_a_checksum_of_hadoop_goes_with_the_file_that_it_is_of(storage: Storage)
 @pytest.mark.parametrize(
     "ranges", [[], [(0, 0)], [(10, 5), (0, 3), (12, 1), (10, 5)], [(99, 1), (0, 100), (100, 0)]]
 )
-def test_ranges_come_back_in_the_order_asked_for(
-    storage: Storage, ranges: list[tuple[int, int]]
-) -> None:
+def test_ranges_come_in_the_order_asked(storage: Storage, ranges: list[tuple[int, int]]) -> None:
     data = bytes(range(100))
     storage.write("f", data)
     assert storage.read_ranges("f", ranges) == tuple(data[s : s + n] for s, n in ranges)
@@ -261,7 +259,7 @@ def test_ranges_come_back_in_the_order_asked_for(
 # What is not there, or not a file
 
 
-def test_a_file_that_memory_cannot_hold_is_named(
+def test_a_file_too_large_for_memory_is_named(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pread(*_: object) -> bytes:  # a sparse file would do, where memory is not overcommitted
@@ -467,7 +465,7 @@ def test_requests_are_counted(storage: Storage) -> None:
 # Races and crashes
 
 
-def test_a_write_is_durable_bytes_first_and_then_the_name(
+def test_bytes_are_durable_before_the_name(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -558,7 +556,7 @@ def options(text: str, prefix: str = "") -> dict[str, str]:
         ("aws_s3_locking_provider=dynamodb", UnsupportedFeatureError, "Hint"),
     ],
 )
-def test_wrong_options_are_refused_when_a_storage_is_opened(
+def test_wrong_options_are_refused_at_once(
     given: str, error: type[DelvecError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -121,9 +121,7 @@ class TestBitmapAgainstSetForLong(BitmapAgainstSet.TestCase):  # type: ignore[mi
     repeat=st.booleans(),
 )
 @settings(max_examples=40)
-def test_pages_of_spark_become_their_positions(
-    pages: dict[int, tuple[int, float]], *, repeat: bool
-) -> None:
+def test_pages_of_spark_are_positions(pages: dict[int, tuple[int, float]], *, repeat: bool) -> None:
     buckets, rows, expected = [], [], []
     for bucket, (seed, density) in pages.items():
         bits = np.random.default_rng(seed).random(PAGE_BITS) < density

@@ -230,9 +230,7 @@ LEADS_ELSEWHERE: dict[tuple[Literal["u", "p"], str], list[str]] = {
     ("kind", "message", "path"),
     [(*case, path) for case, paths in LEADS_ELSEWHERE.items() for path in paths],
 )
-def test_a_path_that_leads_elsewhere_is_refused(
-    kind: Literal["u", "p"], message: str, path: str
-) -> None:
+def test_paths_that_lead_away_are_refused(kind: Literal["u", "p"], message: str, path: str) -> None:
     with pytest.raises(FormatError, match=message):
         _ = Descriptor(kind, path, 1, 34, 1).file_path
 
@@ -436,9 +434,7 @@ FOUR_TIMES = [(key, FOUR_UNFLAGGED) for key in range(4)]
         (buckets(*FOUR_TIMES, (2**31 + 5, bytes.fromhex("3a30000000000000"))), "key out of bounds"),
     ],
 )
-def test_nothing_hides_behind_a_bucket_that_is_shorter_than_usual(
-    body: bytes, message: str
-) -> None:
+def test_nothing_hides_behind_a_bucket_shorter_than_usual(body: bytes, message: str) -> None:
     assert BitMap64.deserialize(body).__sizeof__() == len(body)  # sizes alone do not tell
     with pytest.raises(FormatError, match=message):
         Bitmap.from_bytes(body)

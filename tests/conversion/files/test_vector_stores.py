@@ -192,9 +192,7 @@ def test_vectors_of_every_kind_arrive_in_puffin_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"target_size": 200}, {"most_vectors": 2}])
-def test_the_next_puffin_file_begins_when_one_is_full(
-    tmp_path: Path, options: dict[str, int]
-) -> None:
+def test_a_puffin_file_begins_when_one_is_full(tmp_path: Path, options: dict[str, int]) -> None:
     source = every_kind(tmp_path)
     stored = source.repacked(**options)
     assert stored.files_written > 2
@@ -284,9 +282,7 @@ ELSEWHERE = {"storageType": "p", "pathOrInlineDv": "s3://lake/a.bin"}
         ),
     ],
 )
-def test_a_descriptor_that_cannot_be_right_is_refused(
-    tmp_path: Path, change: Action, message: str
-) -> None:
+def test_an_impossible_descriptor_is_refused(tmp_path: Path, change: Action, message: str) -> None:
     source = damaged(tmp_path, change)
     kind = TruncatedError if change.get("sizeInBytes", 0) > 0 else FormatError
     for way in all_ways(source):
@@ -446,7 +442,7 @@ def test_the_vectors_of_a_target_are_known_by_what_is_stored_with_them(tmp_path:
     assert keys.null_count == n - len(on_disk) == 2
 
 
-def test_what_others_have_written_is_nobody_we_know(
+def test_what_others_wrote_is_nobody_we_know(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = every_kind(tmp_path)

@@ -212,7 +212,7 @@ def test_a_copy_that_is_there_is_kept_and_another_file_is_not_overwritten(
 
 
 @pytest.mark.slow
-def test_a_failure_names_the_file_and_leaves_nothing(
+def test_failures_name_files_and_leave_none(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
     folder = tmp_path / "copies"

@@ -142,9 +142,7 @@ class TestChanges:
         table.commit({"txn": {"appId": "x", "version": 1}})
         assert touched(changes(table, 2)) == set()
 
-    def test_a_file_added_again_without_a_remove_has_its_newest_entry(
-        self, table: TableBuilder
-    ) -> None:
+    def test_a_file_added_again_has_its_newest_entry(self, table: TableBuilder) -> None:
         table.commit(add("a", 1), add("b"))
         table.commit(add("a", 1, stats='{"numRecords": 7}', dataChange=False))
         table.commit(add("a", 1, stats='{"numRecords": 8}', baseRowId=5, dataChange=False))
@@ -208,7 +206,7 @@ class TestReading:
         done = storage.requests - before
         assert (done.gets, done.lists) == (0, 0)
 
-    def test_commits_before_the_checkpoint_are_read_and_the_checkpoint_is_not(
+    def test_commits_before_the_checkpoint_are_read_and_it_is_not(
         self, table: TableBuilder
     ) -> None:
         grown(table, 4)
@@ -229,9 +227,7 @@ class TestReading:
         assert (done.gets, done.lists) == (2, 1)
         assert done.bytes_read == sum(table.commit_path(each).stat().st_size for each in (3, 4))
 
-    def test_a_compacted_file_stands_for_commits_only_if_it_lies_inside(
-        self, table: TableBuilder
-    ) -> None:
+    def test_a_compacted_file_stands_for_commits_if_inside(self, table: TableBuilder) -> None:
         table.commit(add("a"))
         table.commit(add("b"))
         table.commit(add("b", 1), remove("b"))
@@ -246,9 +242,7 @@ class TestReading:
         assert keys(changes(table, 0).live) == {("b", vector_id(1))}
         assert changes_between(opened(table), 1) is None
 
-    def test_a_commit_that_was_cleaned_up_or_is_to_come_gives_none(
-        self, table: TableBuilder
-    ) -> None:
+    def test_a_commit_that_is_gone_or_to_come_gives_none(self, table: TableBuilder) -> None:
         assert changes_between(opened(table), 1) is None
         grown(table, 4, checkpoint=True)
         table.commit(add("4"))
@@ -374,9 +368,7 @@ def test_steps_lead_from_version_to_version(tmp_path: Path, seed: int) -> None:
 
 
 class TestSteps:
-    def test_each_has_the_state_that_its_own_commit_puts_in_force(
-        self, table: TableBuilder
-    ) -> None:
+    def test_each_has_the_state_that_its_commit_puts_in_force(self, table: TableBuilder) -> None:
         table.commit(add("a"))
         table.fields, table.partition_columns = {"id": "long", "p": "string"}, ["p"]
         table.commit(
@@ -404,9 +396,7 @@ class TestSteps:
         with pytest.raises(UnsupportedFeatureError, match=r"version 4 of .* are orc"):
             next(versions_after(Storage.open(table.root), 3, 4))
 
-    def test_the_checkpoint_is_opened_once_and_each_commit_is_read_once(
-        self, table: TableBuilder
-    ) -> None:
+    def test_the_checkpoint_and_each_commit_are_read_once(self, table: TableBuilder) -> None:
         grown(table, 6)
         storage = Storage.open(table.root)
         before = storage.requests
@@ -484,9 +474,7 @@ class TestFacts:
         assert facts == CommitFacts(1, facts.timestamp_ms)
         assert facts.timestamp_ms is not None
 
-    def test_times_rise_from_commit_to_commit_though_files_do_not(
-        self, table: TableBuilder
-    ) -> None:
+    def test_times_rise_from_commit_to_commit_if_files_do_not(self, table: TableBuilder) -> None:
         for version in range(4):
             if version:
                 table.commit()
@@ -497,9 +485,7 @@ class TestFacts:
         steps = versions_after(Storage.open(table.root), 0, 3)
         assert [step.facts.timestamp_ms for step in steps] == times[1:]
 
-    def test_commits_that_hold_their_time_are_believed_from_when_on_they_do(
-        self, table: TableBuilder
-    ) -> None:
+    def test_commits_that_hold_their_time_are_believed_from_then(self, table: TableBuilder) -> None:
         say(table, operation="WRITE")
         table.properties = {
             "delta.enableInCommitTimestamps": "true",
@@ -527,7 +513,7 @@ class TestFacts:
 
 
 class TestOldestVersion:
-    def test_it_is_the_first_or_that_of_the_checkpoint_that_is_left(
+    def test_it_is_the_first_or_that_of_a_checkpoint(
         self, table: TableBuilder, tmp_path: Path
     ) -> None:
         with pytest.raises(TableNotFoundError):
@@ -553,9 +539,7 @@ class TestOldestVersion:
         for version in (3, 5):
             open_snapshot(storage, version)
 
-    def test_a_gap_ends_the_history_though_older_versions_open(
-        self, table: TableBuilder, tmp_path: Path
-    ) -> None:
+    def test_a_gap_ends_the_history_of_versions(self, table: TableBuilder, tmp_path: Path) -> None:
         grown(table, 5, checkpoint=True)
         table.commit(add("5"))
         table.drop_commits(4)

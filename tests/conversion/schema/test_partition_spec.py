@@ -116,7 +116,7 @@ class TestValues:
     @pytest.mark.parametrize(
         ("kind", "text"), [("date", "+12345-01-01"), ("date", "0000-01-01"), ("long", "x")]
     )
-    def test_what_is_no_value_is_refused_with_the_file(
+    def test_what_is_no_value_is_refused_by_file(
         self, tmp_path: Path, kind: str, text: str
     ) -> None:
         metadata = by_p(kind)
@@ -224,7 +224,7 @@ class TestGeneratedColumns:
     @pytest.mark.parametrize(
         ("month", "day"), [("13", "1"), ("0", "1"), ("2", "30"), ("1", "0"), (None, "1")]
     )
-    def test_parts_that_are_no_time_are_refused_with_the_file(
+    def test_parts_that_are_no_time_are_refused(
         self, tmp_path: Path, month: str | None, day: str
     ) -> None:
         metadata = metadata_of(
