@@ -14,7 +14,7 @@ from delvec.errors import InvalidArgumentError, ObjectNotFoundError, StorageErro
 from delvec.storage import RequestCounts, Storage
 from tests.s3.server import S3Server
 from tests.storage.contract import StorageContract, keys
-from tests.storage.test_failures import OPERATIONS, Operation
+from tests.storage.test_places import OPERATIONS, Operation
 
 pytestmark = pytest.mark.s3
 
