@@ -55,141 +55,99 @@ LINE = [
     snapshot(number, number - 1 if number > 1 else None, (9 - number) * DAY + HOUR)
     for number in range(1, 10)
 ]
-FOREIGN_HEAD = [*LINE, snapshot(10, 9, 0, ours=False), snapshot(11, 10, 0, ours=False)]
-PLAIN = table(*LINE, main=branch(9))
+
+
+def line(*more: IcebergSnapshot, **choices: Any) -> TableMetadata:  # noqa: ANN401
+    """Make a table with the snapshots of `LINE`, as far as its head goes, and more."""
+    head = choices.pop("head", 9)
+    return table(*LINE[:head], *more, **{"main": branch(head), **choices})
+
+
+def staged(*numbers: int, age: int = HOUR) -> list[IcebergSnapshot]:
+    return [snapshot(number, number - 1 or None, age) for number in numbers]
+
+
+NOT_OURS = [snapshot(number, number - 1, 0, ours=False) for number in (10, 11)]
+KEEP = "history.expire.min-snapshots-to-keep"
 BEFORE_HEAD = tuple(range(1, 9))
+WENT_BACK = (snapshot(1, None, 9 * DAY), snapshot(2, 1, HOUR), snapshot(3, 2, 8 * DAY))
+ODD_NAMES = (snapshot(10, 9, 25 * HOUR), snapshot(11, 9, 25 * HOUR, ours=False))
+DEAD = (snapshot(10, 8, 25 * HOUR), snapshot(11, 10, 25 * HOUR))
+DIED = staged(1, age=25 * HOUR)
+OLD_SCHEMA = [replace(each, schema_id=1) for each in LINE[:5]]
+NEW_SCHEMA = (snapshot(6, 5, 5 * DAY), snapshot(7, 6, 4 * DAY))
+TAGS = {"mine": tag(2), "delta_version_x": tag(3), "delta_version_7": tag(4)}
+VERSIONS = {"delta_version_2": tag(2), "delta_version_8": tag(8)}
+# What a table has, what is asked, and what expires: snapshots, tags, branches.
 CASES: dict[str, tuple[TableMetadata, Retention, Expiry]] = {
-    "not asked": (PLAIN, retention(), Expiry()),
-    "by age": (PLAIN, retention(5 * DAY), Expiry((1, 2, 3, 4))),
-    "by number": (PLAIN, retention(last=7), Expiry((1, 2))),
-    "both have to allow it": (PLAIN, retention(5 * DAY, 7), Expiry((1, 2))),
-    "the current one stays": (PLAIN, retention(0), Expiry(BEFORE_HEAD)),
+    "not asked": (line(), retention(), Expiry()),
+    "by age": (line(), retention(5 * DAY), Expiry((1, 2, 3, 4))),
+    "by number": (line(), retention(last=7), Expiry((1, 2))),
+    "both have to allow it": (line(), retention(5 * DAY, 7), Expiry((1, 2))),
+    "the current one stays": (line(), retention(0), Expiry(BEFORE_HEAD)),
     "what the table sets": (
-        table(*LINE, main=branch(9), properties={"history.expire.min-snapshots-to-keep": "8"}),
-        retention(0),
+        *(table(*LINE, main=branch(9), properties={KEEP: "8"}), retention(0)),
         Expiry((1,)),
     ),
-    "what a branch sets": (
-        table(*LINE, main=branch(9, min_snapshots=8)),
-        retention(0, 2),
-        Expiry((1,)),
-    ),
+    "what a branch sets": (line(main=branch(9, min_snapshots=8)), retention(0, 2), Expiry((1,))),
     "an age that a branch sets": (
-        table(*LINE, main=branch(9, max_age_ms=5 * DAY)),
-        retention(0),
+        *(line(main=branch(9, max_age_ms=5 * DAY)), retention(0)),
         Expiry((1, 2, 3, 4)),
     ),
     "back to the last conversion": (
-        table(*FOREIGN_HEAD, main=branch(11)),
-        retention(0),
+        *(line(*NOT_OURS, main=branch(11)), retention(0)),
         Expiry(BEFORE_HEAD),
     ),
-    "tags of others": (
-        table(*LINE, main=branch(9), mine=tag(2), delta_version_x=tag(3), delta_version_7=tag(4)),
-        retention(0),
-        Expiry((1, 5, 6, 7, 8)),
-    ),
-    "branches of others": (
-        table(*LINE, main=branch(9), mine=branch(4)),
-        retention(last=2),
-        Expiry((1, 2, 5, 6, 7)),
-    ),
+    "tags of others": (line(**TAGS), retention(0), Expiry((1, 5, 6, 7, 8))),
+    "branches of others": (line(mine=branch(4)), retention(last=2), Expiry((1, 2, 5, 6, 7))),
     "tags of versions": (
-        table(*LINE, main=branch(9), delta_version_2=tag(2), delta_version_8=tag(8)),
-        retention(last=2),
+        *(line(**VERSIONS), retention(last=2)),
         Expiry((1, 2, 3, 4, 5, 6, 7), ("delta-version-2",)),
     ),
     "the tag of a version on a snapshot that another tag keeps": (
-        table(*LINE, main=branch(9), delta_version_2=tag(2), mine=tag(2)),
-        retention(last=8),
+        *(line(delta_version_2=tag(2), mine=tag(2)), retention(last=8)),
         Expiry((1,)),
     ),
     "a clock that went back leaves no gap": (
-        table(
-            snapshot(1, None, 9 * DAY),
-            snapshot(2, 1, HOUR),
-            snapshot(3, 2, 8 * DAY),
-            main=branch(3),
-        ),
-        retention(DAY),
+        *(table(*WENT_BACK, main=branch(3)), retention(DAY)),
         Expiry((1,)),
     ),
-    "rolled back, young": (
-        table(*LINE[:5], snapshot(6, 5, 2 * DAY), main=branch(5)),
-        retention(last=5),
-        Expiry(),
-    ),
-    "rolled back, old": (
-        table(*LINE[:5], snapshot(6, 5, 4 * DAY), main=branch(5)),
-        retention(last=5),
-        Expiry((6,)),
-    ),
+    "rolled back, young": (line(snapshot(6, 5, 2 * DAY), head=5), retention(last=5), Expiry()),
+    "rolled back, old": (line(snapshot(6, 5, 4 * DAY), head=5), retention(last=5), Expiry((6,))),
     "rolled back, not old enough": (
-        table(*LINE[:5], snapshot(6, 5, 4 * DAY), main=branch(5)),
-        retention(5 * DAY, 5),
+        *(line(snapshot(6, 5, 4 * DAY), head=5), retention(5 * DAY, 5)),
         Expiry(),
     ),
     "a conversion that runs": (
-        table(*LINE, snapshot(10, 9, HOUR), main=branch(9), staging=branch(10)),
-        retention(0),
+        *(line(*staged(10), staging=branch(10)), retention(0)),
         Expiry(BEFORE_HEAD),
     ),
     "all that a conversion that runs has staged": (
-        table(
-            *LINE,
-            *(snapshot(number, number - 1, HOUR) for number in (10, 11, 12)),
-            main=branch(9),
-            staging=branch(12),
-        ),
-        retention(last=1),
+        *(line(*staged(10, 11, 12), staging=branch(12)), retention(last=1)),
         Expiry(BEFORE_HEAD),
     ),
     "a first conversion that runs": (
-        table(*(snapshot(at, at - 1 or None, HOUR) for at in (1, 2, 3)), staging=branch(3)),
-        retention(last=1),
+        *(table(*staged(1, 2, 3), staging=branch(3)), retention(last=1)),
         Expiry(),
     ),
     "branches of others with such a name": (
-        table(
-            *LINE,
-            snapshot(10, 9, 25 * HOUR),
-            snapshot(11, 9, 25 * HOUR, ours=False),
-            main=branch(9),
-            delvec_convert_mine=branch(10),
-            staging=branch(11),
-        ),
-        retention(),
+        *(line(*ODD_NAMES, delvec_convert_mine=branch(10), staging=branch(11)), retention()),
         Expiry(),
     ),
     "a conversion that died": (
-        table(
-            *LINE,
-            snapshot(10, 8, 25 * HOUR),
-            snapshot(11, 10, 25 * HOUR),
-            main=branch(9),
-            staging=branch(11),
-        ),
-        retention(),
+        *(line(*DEAD, staging=branch(11)), retention()),
         Expiry((10, 11), (), (STAGING,)),
     ),
     "a first conversion that died": (
-        table(snapshot(1, None, 25 * HOUR), staging=branch(1)),
-        retention(),
+        *(table(*DIED, staging=branch(1)), retention()),
         Expiry((1,), (), (STAGING,)),
     ),
     "a tag of others on a dead conversion": (
-        table(snapshot(1, None, 25 * HOUR), staging=branch(1), mine=tag(1)),
-        retention(),
+        *(table(*DIED, staging=branch(1), mine=tag(1)), retention()),
         Expiry((), (), (STAGING,)),
     ),
     "rolled back to before the current schema": (
-        table(
-            *(replace(each, schema_id=1) for each in LINE[:5]),
-            snapshot(6, 5, 5 * DAY),
-            snapshot(7, 6, 4 * DAY),
-            main=branch(5),
-        ),
-        retention(last=5),
+        *(table(*OLD_SCHEMA, *NEW_SCHEMA, main=branch(5)), retention(last=5)),
         Expiry((6,)),
     ),
     "nothing there": (table(), retention(0), Expiry()),
@@ -204,9 +162,8 @@ def test_what_expires(case: str) -> None:
 
 
 def test_a_number_of_snapshots_that_is_none_is_named() -> None:
-    key = "history.expire.min-snapshots-to-keep"
-    metadata = table(*LINE, main=branch(9), properties={key: "many"})
-    with pytest.raises(PlanError, match=f"{key}.*'many'") as refused:
+    metadata = table(*LINE, main=branch(9), properties={KEEP: "many"})
+    with pytest.raises(PlanError, match=f"{KEEP}.*'many'") as refused:
         plan_expiry(metadata, retention(0))
     assert "retain_last" in str(refused.value.hint)
     assert plan_expiry(metadata, retention(0, 8)) == Expiry((1,))

@@ -92,7 +92,7 @@ def test_a_first_conversion_that_is_killed_anywhere_is_made_good_by_the_next(
 
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("when", WHEN)
-def test_an_increment_that_is_killed_anywhere_is_made_good_by_the_next(
+def test_an_increment_killed_anywhere_is_made_good(
     pair: Pair, format_version: int, when: str
 ) -> None:
     pair.convert(format_version=format_version)
@@ -116,9 +116,7 @@ def test_an_increment_that_is_killed_anywhere_is_made_good_by_the_next(
 
 
 @pytest.mark.more
-def test_branches_of_the_dead_are_removed_after_a_day(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_branches_of_the_dead_go_after_a_day(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.convert(version=1)
     with numbered(kill=(2, "before")), pytest.raises(Killed):
         pair.convert()
@@ -263,7 +261,7 @@ def test_a_plan_is_carried_out_as_it_was_made_and_once(pair: Pair) -> None:
 
 # Others change the target.
 @pytest.mark.parametrize("format_version", BOTH)
-def test_rows_that_others_changed_are_refused_and_taken_back_on_request(
+def test_rows_that_others_changed_are_refused_or_taken_back(
     pair: Pair, format_version: int
 ) -> None:
     pair.convert(format_version=format_version)
@@ -432,7 +430,7 @@ FORGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_vector_is_named_and_the_target_is_as_before(
+def test_a_damaged_vector_is_named_and_changes_nothing(
     pair: Pair, format_version: int, damage: str
 ) -> None:
     vectors = pair.source.vector_path()
@@ -492,7 +490,7 @@ def test_a_vector_that_gets_lost_on_the_way_is_missed(
     assert pair.ids() == LIVE
 
 
-def test_vectors_that_change_places_are_found_by_their_rows(
+def test_swapped_vectors_are_found_by_their_rows(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = repack.repack
@@ -538,9 +536,7 @@ def test_columns_that_change_places_are_found_by_their_nulls(
 
 
 @pytest.mark.more
-def test_tags_move_with_what_is_published_and_not_before(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tags_move_with_what_is_published(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     start = pair.convert(version=1, history="per-version")
     pair.convert(history="per-version")
     refs = {"main", *(f"delta-version-{version}" for version in range(3))}

@@ -131,7 +131,7 @@ def test_each_version_of_the_source_arrives_and_is_told(spark: SparkSession, ord
 
 
 @pytest.mark.spark
-def test_a_look_that_finds_nothing_new_costs_one_listing_and_no_job(
+def test_a_look_without_news_costs_one_listing_and_no_job(
     spark: SparkSession, orders: Path
 ) -> None:
     told: list[ConversionReport] = []
@@ -215,7 +215,7 @@ RETRIED: dict[str, tuple[list[Exception | None], float, list[float]]] = {
 
 
 @pytest.mark.parametrize("case", RETRIED)
-def test_what_may_pass_by_itself_is_told_and_tried_again(
+def test_what_may_pass_is_tried_again(
     orders: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     errors, interval, waited = RETRIED[case]
@@ -225,7 +225,7 @@ def test_what_may_pass_by_itself_is_told_and_tried_again(
     assert len(calls) == len(errors) + 1
 
 
-def test_a_lost_race_is_tried_again_after_longer_and_longer_waits(
+def test_a_lost_race_is_tried_again_ever_later(
     orders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = failing(monkeypatch, *[ConflictError("lost")] * 9, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -15,14 +17,14 @@ import delvec
 from delvec import DeltaTable
 from delvec.conversion import apply as applying
 from delvec.conversion.apply import _require_apart
+from delvec.delta.log.segment import file_count
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError, VerificationError
+from delvec.storage import Storage
 from tests.conversion.targets import Pair
 from tests.delta.builder import TableBuilder, removed
 from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
 Action = dict[str, Any]
-
-MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
 
 
 def rows(frame: DataFrame) -> list[str]:
@@ -129,30 +131,6 @@ def test_a_history_of_other_partitions_is_refused_and_the_newest_version_is_not(
     assert same(spark, path, target)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-def test_a_history_of_files_that_are_copied_and_marked_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path, target = tmp_path / "t", "lake.histories.copies"
-    sql(
-        spark,
-        path,
-        f"CREATE TABLE {{T}} (id LONG, l ARRAY<INT>) USING delta TBLPROPERTIES ({MAPPED})",
-        "INSERT INTO {T} SELECT id, array(1) FROM range(0, 10, 1, 1)",
-        "DELETE FROM {T} WHERE id = 1",
-        "DELETE FROM {T} WHERE id = 2",
-    )
-    report = delvec.convert(
-        spark, path, target, history="per-version", copy_files=True, verify="rows"
-    )
-    assert (report.versions, report.files_copied, report.vectors_replaced) == (4, 1, 1)
-    assert same(spark, path, target)
-    for version in (1, 2):
-        tagged = spark.sql(f"SELECT id FROM {target} VERSION AS OF 'delta-version-{version}'")
-        assert rows(tagged) == rows(as_delta_spark_reads(spark, path, version).select("id"))
-
-
 @pytest.mark.more
 @pytest.mark.spark
 def test_phases_are_reported_in_order_and_the_callers_job_description_is_restored(
@@ -196,9 +174,7 @@ def test_files_with_the_same_rows_are_not_named_whatever_their_names(
 @pytest.mark.spark
 @pytest.mark.parametrize("format_version", [3, 2])
 @pytest.mark.parametrize("history", ["latest", "per-version"])
-def test_maintenance_of_the_source_is_followed(
-    pair: Pair, format_version: int, history: str
-) -> None:
+def test_upkeep_of_the_source_is_followed(pair: Pair, format_version: int, history: str) -> None:
     table = DeltaTable.for_path(pair.spark, pair.source.root)
     steps: list[tuple[Callable[[], object], int]] = [
         (lambda: None, 2),
@@ -215,3 +191,75 @@ def test_maintenance_of_the_source_is_followed(
         pair.convert(format_version=format_version, history=history, verify="rows")
         assert pair.ids() == pair.in_delta(table.version)
         assert len(pair.delete_paths()) == vectors
+
+
+REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
+OLD = "SELECT id, date'1200-02-03' AS d, timestamp'2020-01-01' AS t FROM range(0, 3, 1, 1)"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_dates_of_another_calendar_alone_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    before = spark.conf.get(REBASE)
+    try:
+        for mode in ("LEGACY", "CORRECTED"):
+            spark.conf.set(REBASE, mode)
+            spark.sql(OLD).write.format("delta").save(str(tmp_path / mode))
+    finally:
+        spark.conf.set(REBASE, str(before))
+    with pytest.raises(UnsupportedFeatureError, match=r"part-.*parquet .* before 1582") as caught:
+        delvec.plan_conversion(spark, tmp_path / "LEGACY", "lake.calendars.legacy")
+    assert caught.value.hint
+    delvec.convert(spark, tmp_path / "CORRECTED", "lake.calendars.corrected", verify="rows")
+    found = spark.table("lake.calendars.corrected").collect()
+    assert found == as_delta_spark_reads(spark, tmp_path / "CORRECTED").collect()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"numFiles": "3"}', '{"tableSizeBytes": 1}'])
+def test_a_checksum_that_says_nothing_is_no_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{0:020d}.crc").write_text(text)
+    storage = Storage.open(tmp_path)
+    assert file_count(storage, 0) is None
+    assert file_count(storage, 1) is None
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_source_that_moved_and_one_that_counts_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    first, moved, target = tmp_path / "first", tmp_path / "moved", "lake.totals.moved"
+    properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    sql(spark, first, f"CREATE TABLE {{T}} (id LONG) USING delta {properties}")
+    sql(spark, first, "INSERT INTO {T} SELECT * FROM range(0, 20, 1, 2)")
+    delvec.convert(spark, first, target)
+    shutil.copytree(first, moved)
+    shutil.rmtree(first)
+
+    # Nothing but the place has changed: the names of all files have, then.
+    sql(spark, moved, "DELETE FROM {T} WHERE id % 3 = 0")
+    report = delvec.convert(spark, moved, target, verify="rows")
+    assert report.mode == "full"
+    assert "the source was at" in report.notes[0]
+    assert (report.files_added, report.files_removed) == (2, 2)
+    reading = sorted(spark.table(target).collect())
+    assert reading == sorted(as_delta_spark_reads(spark, moved).collect())
+
+    # The target would have a file more than the source says that it has.
+    sql(spark, moved, "INSERT INTO {T} SELECT * FROM range(20, 30, 1, 1)")
+    checksum = moved / "_delta_log" / f"{3:020d}.crc"
+    told = json.loads(checksum.read_text())
+    assert file_count(Storage.open(moved), 3) == told["numFiles"] == 3
+    checksum.write_text(json.dumps({**told, "numFiles": 2}))
+    with pytest.raises(VerificationError, match="as many data files") as caught:
+        delvec.convert(spark, moved, target)
+    assert (caught.value.expected, caught.value.found) == (2, 3)
+    assert sorted(spark.table(target).collect()) == reading
+    assert [row.name for row in spark.sql(f"SELECT name FROM {target}.refs").collect()] == ["main"]
+    checksum.unlink()
+    delvec.convert(spark, moved, target)
+    assert spark.table(target).count() == as_delta_spark_reads(spark, moved).count()
+    summaries = [
+        row.summary for row in spark.sql(f"SELECT summary FROM {target}.snapshots").collect()
+    ]
+    names = ("total-data-files", "total-records", "total-position-deletes")
+    assert [summaries[-1][name] for name in names] == ["3", "30", "7"]

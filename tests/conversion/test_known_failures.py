@@ -103,9 +103,7 @@ def test_no_delete_file_is_listed_any_more_once_the_source_has_compacted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("history", HISTORIES)
-def test_commits_of_one_millisecond_and_a_clock_that_goes_back_lose_nothing(
-    pair: Pair, history: str
-) -> None:
+def test_commits_at_once_and_a_clock_that_goes_back_lose_nothing(pair: Pair, history: str) -> None:
     table = pair.source
     moment = int(time.time()) - 3600 + 0.123
 
@@ -154,9 +152,7 @@ def test_commits_that_were_cleaned_up_are_made_up_for_by_comparing_all_files_and
 
 
 @pytest.mark.parametrize("format_version", FORMATS)
-def test_an_add_before_the_remove_of_its_former_self_keeps_the_file(
-    pair: Pair, format_version: int
-) -> None:
+def test_an_add_before_its_own_remove_keeps_the_file(pair: Pair, format_version: int) -> None:
     table, live = pair.source, pair.live
     followed(pair, format_version=format_version, version=1)
     # The commit of version 2 the other way round, then one more from vector to vector.
@@ -179,9 +175,7 @@ def test_an_add_before_the_remove_of_its_former_self_keeps_the_file(
 
 
 @pytest.mark.parametrize("format_version", FORMATS)
-def test_a_remove_that_does_not_name_the_vector_removes_what_delta_says(
-    pair: Pair, format_version: int
-) -> None:
+def test_a_remove_without_the_vector_removes_as_delta_says(pair: Pair, format_version: int) -> None:
     table, live = pair.source, pair.live
     followed(pair, format_version=format_version)
     table.commit({"remove": nameless(live[0])})
@@ -203,9 +197,7 @@ def test_a_remove_that_does_not_name_the_vector_removes_what_delta_says(
 
 
 @pytest.mark.parametrize("format_version", FORMATS)
-def test_a_live_file_that_is_added_again_with_new_statistics_has_its_rows_once(
-    pair: Pair, format_version: int
-) -> None:
+def test_a_live_file_that_is_added_again_has_its_rows_once(pair: Pair, format_version: int) -> None:
     table, live = pair.source, pair.live
     followed(pair, format_version=format_version)
     counted = {"numRecords": 10, "minValues": {"id": 0}, "maxValues": {"id": 9}}

@@ -6,15 +6,22 @@ import gzip
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from delvec.conversion.expiry import kind_of, list_own_files
-from delvec.errors import PlanError
+from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.planning.options import ConversionOptions
+from delvec.conversion.planning.planner import Planned
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.errors import InvalidArgumentError, PlanError
+from delvec.iceberg.client.catalog import TableName
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.client.own_location import first_bytes, metadata_of_others
 from delvec.storage import Storage
+from tests.delta.builder import small_table
 
 ID = str(UUID(int=7))
 OWN = {
@@ -133,3 +140,42 @@ def test_metadata_of_other_tables_is_told_by_its_uuid_and_that_of_a_fork_by_its_
     assert others == ["other", "other.gz", "damaged.gz", "of format 1"]
     # Newer than the oldest file that the table logs, and not logged.
     assert forks == ["fork", "fork.gz"]
+
+
+REFUSED: list[dict[str, Any]] = [
+    {"format_version": 1},
+    {"format_version": 4},
+    {"format_version": "3"},
+    {"vectors": "copy"},
+    {"vectors": None},
+    {"history": "all"},
+    {"foreign": True},
+    {"format_version": 2, "vectors": "reference"},
+    {"start_version": 3},
+    {"start_version": 3, "history": "latest"},
+    {"folder": ""},
+    {"folder": "/absolute"},
+    {"folder": "a//b"},
+    {"folder": "../outside"},
+    {"folder": "a/./b"},
+    {"folder": "a/"},
+]
+
+
+@pytest.mark.parametrize("choices", REFUSED, ids=str)
+def test_wrong_choices_are_refused_with_what_was_chosen(choices: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        ConversionOptions(**choices)
+    assert any(name in str(refused.value) for name in [*choices, "format 2"])
+
+
+@pytest.mark.parametrize("verify", ["all", "", None, 2, "Rows"])
+def test_an_unknown_way_to_verify_is_refused(tmp_path: Path, verify: Any) -> None:  # noqa: ANN401
+    small_table(tmp_path)
+    snapshot = open_snapshot(Storage.open(tmp_path))
+    nobody: Any = None
+    name = TableName("lake", ("db",), "t")
+    plan = ConversionPlan(nobody, snapshot, name, None, ConversionOptions(), 3, Planned(None))
+    with pytest.raises(InvalidArgumentError, match=r"'counts', 'rows' or 'none'"):
+        plan.apply(verify)
+    assert "version 2 is there already" in str(plan)

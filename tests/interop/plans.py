@@ -13,8 +13,15 @@ from tests.interop.expressions import (
     NAMES,
     PARTS,
     STAMPS,
+    Append,
+    Clause,
+    Delete,
     Expression,
+    Merge,
+    Operation,
+    Overwrite,
     Row,
+    Update,
     assignment,
     both,
     column,
@@ -22,7 +29,6 @@ from tests.interop.expressions import (
     equal,
     literal,
 )
-from tests.interop.model import Append, Clause, Delete, Merge, Operation, Overwrite, Update
 
 Engine = Literal["delvec", "delta-spark"]
 ENGINES: tuple[Engine, ...] = ("delvec", "delta-spark")

@@ -62,9 +62,7 @@ READERS: dict[str, Callable[[DeltaTable | IcebergTable], Rows]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_others_read_the_rows_of_delta_spark(
-    spark: SparkSession, table: DeltaTable, name: str
-) -> None:
+def test_others_read_rows_of_delta_spark(spark: SparkSession, table: DeltaTable, name: str) -> None:
     judge = spark_tables.as_delta_spark_reads(spark, table.storage.root)  # type: ignore[arg-type]
     judge.createOrReplaceTempView("judge")
     rows = spark_tables.collected(spark.sql(QUERY.replace("FROM t", "FROM judge")))

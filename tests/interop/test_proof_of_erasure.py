@@ -10,6 +10,7 @@ import json
 import os
 import random
 import time
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,6 @@ RETENTION = {
     "delta.deletedFileRetentionDuration": "interval 0 hours",
     "delta.logRetentionDuration": "interval 0 hours",
 }
-MAPPING = {"delta.columnMapping.mode": "name"}
 # How often the advised steps are taken: a step may leave what the next report names.
 ROUNDS = 4
 
@@ -96,26 +96,28 @@ class Marked:
         raise AssertionError("no live file")
 
 
+def properties_of(it: Marked) -> dict[str, str]:
+    wanted = {
+        "property": {"owner.note": f"see {it.value}"},
+        "default": {"delta.feature.allowColumnDefaults": "supported"},
+        "mapped": {"delta.columnMapping.mode": "name"},
+        "feed": {"delta.enableChangeDataFeed": "true"},
+        "v2": {"delta.checkpointPolicy": "v2"},
+    }
+    known = set(wanted) if it.writer == "delta-spark" else {"property", "mapped", "feed"}
+    chosen = [wanted[name] for name in wanted if name in known & it.features]
+    return dict(ChainMap(*chosen, RETENTION))
+
+
 def by_delta_spark(it: Marked) -> None:
     comment = f" COMMENT 'about {it.value}'" if "comment" in it.features else ""
     default = f" DEFAULT 'like {it.value}'" if "default" in it.features else ""
-    properties = dict(RETENTION)
-    if "property" in it.features:
-        properties["owner.note"] = f"see {it.value}"
-    if "default" in it.features:
-        properties["delta.feature.allowColumnDefaults"] = "supported"
-    if "mapped" in it.features:
-        properties |= MAPPING
-    if "feed" in it.features:
-        properties["delta.enableChangeDataFeed"] = "true"
-    if "v2" in it.features:
-        properties["delta.checkpointPolicy"] = "v2"
     spark_tables.create(
         it.spark,
         it.root,
         f"id bigint{comment}, name string{default}, region string",
         partitioned_by=["region"] if "partitioned" in it.features else [],
-        properties=properties,
+        properties=properties_of(it),
     )
     for marked in (True, False):
         values = ", ".join(
@@ -128,15 +130,8 @@ def by_delvec(it: Marked) -> None:
     schema = it.spark.createDataFrame([], "id bigint, name string, region string").schema
     if "comment" in it.features:
         schema["id"].metadata["comment"] = f"about {it.value}"
-    properties = dict(RETENTION)
-    if "property" in it.features:
-        properties["owner.note"] = f"see {it.value}"
-    if "mapped" in it.features:
-        properties |= MAPPING
-    if "feed" in it.features:
-        properties["delta.enableChangeDataFeed"] = "true"
     parts = ["region"] if "partitioned" in it.features else []
-    table = DeltaTable.create(it.spark, it.root, schema, parts, properties)
+    table = DeltaTable.create(it.spark, it.root, schema, parts, properties_of(it))
     for marked in (True, False):
         told = f"request of {it.value}" if "commit metadata" in it.features and marked else None
         rows = [(row["id"], row["name"], row["region"]) for row in it.rows(marked=marked)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,18 +14,16 @@ from numpy.typing import NDArray
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
+from delvec import DeltaTable
 from delvec.vector import (
     Bitmap,
     DeletionVector,
     Descriptor,
     EqualityDeleteVector,
-    blobs,
     copy_frames,
     decode_frame,
     encode_frame,
-    pack,
     puffin,
 )
 from delvec.vector.puffin import read_footer, reader_of
@@ -117,7 +114,7 @@ def make_iceberg(spark: SparkSession, table: str) -> None:
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", DELETES)
-def test_fresh_vectors_of_both_engines_are_our_bytes(
+def test_vectors_of_both_engines_are_our_bytes(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     make_delta(spark, tmp_path / "t")
@@ -136,55 +133,9 @@ def test_fresh_vectors_of_both_engines_are_our_bytes(
     assert delta.frame == iceberg.frame == encode_frame(expected)
 
 
-@pytest.mark.slow
-def test_several_vectors_of_one_delta_file_are_copied_to_puffin_by_their_bytes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    make_delta(spark, tmp_path / "t", files=4)
-    spark.sql(f"DELETE FROM delta.`{tmp_path / 't'}` WHERE {DELETES['array'][0]}")
-    adds = live_adds(tmp_path / "t")
-    descriptors = [Descriptor.from_json(add["deletionVector"]) for add in adds.values()]
-    by_file: dict[str, list[Descriptor]] = {}
-    for descriptor in descriptors:
-        by_file.setdefault(str(descriptor.file_path), []).append(descriptor)
-    assert max(len(shared) for shared in by_file.values()) > 1
-    for file, shared in by_file.items():
-        source = (tmp_path / "t" / file).read_bytes()
-        spans = zip(*(descriptor.file_range for descriptor in shared), strict=True)
-        frames = copy_frames(source, *spans)
-        names = [f"file-{index}" for index in range(len(shared))]
-        data, _ = blobs.from_frames(frames, names, [d.cardinality for d in shared])
-        read = read_by_pyiceberg(data)
-        for descriptor, name in zip(shared, names, strict=True):
-            start, length = descriptor.file_range
-            assert read[name] == descriptor.decode(source[start : start + length])
-
-
 def read_by_pyiceberg(data: bytes) -> dict[str, Bitmap]:
     vectors = deletion_vectors_from_puffin_file(PuffinFile(data))
     return {v.referenced_data_file: Bitmap(v.to_vector().to_numpy()) for v in vectors}
-
-
-def commit_vector(table: Path, positions: Bitmap) -> None:
-    """Commit a vector of ours for the only file of a table, as an engine would."""
-    [(_, add)] = live_adds(table).items()
-    [file] = pack([positions])
-    (table / file.path).write_bytes(file.data)
-    stats = json.loads(add["stats"]) | {"tightBounds": False}
-    remove = {
-        "path": add["path"],
-        "deletionTimestamp": add["modificationTime"],
-        "dataChange": True,
-        "extendedFileMetadata": True,
-        "partitionValues": {},
-        "size": add["size"],
-    }
-    added = add | {"stats": json.dumps(stats), "deletionVector": file.descriptors[0].to_json()}
-    info = {"timestamp": add["modificationTime"], "operation": "DELETE", "operationParameters": {}}
-    actions = [{"commitInfo": info}, {"remove": remove}, {"add": added}]
-    version = len(list((table / "_delta_log").glob("*.json")))
-    commit = table / "_delta_log" / f"{version:020d}.json"
-    commit.write_text("\n".join(json.dumps(action) for action in actions))
 
 
 @pytest.mark.quick_cases(1)
@@ -194,7 +145,9 @@ def test_delta_spark_and_deltalake_read_the_vectors_that_we_write(
 ) -> None:
     make_delta(spark, tmp_path / "t")
     expected = positions_hit(name)
-    commit_vector(tmp_path / "t", expected)
+    DeltaTable.for_path(spark, tmp_path / "t").delete(DELETES[name][0])
+    [written] = delta_vectors(tmp_path / "t")
+    assert written.frame == encode_frame(expected)
     alive = np.setdiff1d(np.arange(ROWS), expected.to_numpy())
     rows = spark.read.format("delta").load(str(tmp_path / "t")).select("id").toArrow()
     assert np.array_equal(np.sort(rows.column("id").to_numpy()), alive)
@@ -208,9 +161,7 @@ def test_delta_spark_and_deltalake_read_the_vectors_that_we_write(
     assert decode_frame(merged.frame) == expected | Bitmap(range(2000))
 
 
-def test_iceberg_for_java_and_pyiceberg_read_our_puffin_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_java_and_pyiceberg_read_our_puffin_files(spark: SparkSession, tmp_path: Path) -> None:
     vectors = {f"s3://lake/part-{name}.parquet": positions_hit(name) for name in DELETES}
     written = [DeletionVector(bitmap, path).to_blob() for path, bitmap in vectors.items()]
     keys = EqualityDeleteVector(Bitmap([100, 500, 2**62]), field_id=1).to_blob()
@@ -245,7 +196,7 @@ def test_iceberg_for_java_and_pyiceberg_read_our_puffin_files(
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", [*DELETES, "gap", "merged"])
-def test_iceberg_for_java_decodes_the_vectors_that_we_write(
+def test_iceberg_for_java_decodes_our_vectors(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
     if name == "gap":
@@ -280,16 +231,3 @@ def test_iceberg_for_java_decodes_the_vectors_that_we_write(
     for position in (*expected.to_numpy()[:50].tolist(), expected.max, 999_999_999):
         assert index.isDeleted(position) == (position in expected)
     assert decode_frame(bytes(index.serialize().array())) == expected
-
-
-def test_pages_that_spark_aggregates_become_bitmaps(spark: SparkSession) -> None:
-    predicate, _ = DELETES["mixed"]
-    pages = (
-        spark.range(ROWS)
-        .where(predicate)
-        .groupBy(F.expr("bitmap_bucket_number(id + 1)").alias("bucket"))
-        .agg(F.expr("bitmap_construct_agg(bitmap_bit_position(id + 1))").alias("page"))
-        .toArrow()
-    )
-    found = Bitmap.from_pages(pages.column("bucket").to_numpy(), pages.column("page"))
-    assert found == positions_hit("mixed")

@@ -15,11 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from delvec import DeltaTable
 from tests.delta import log_files
 from tests.delta.rows import rows_of
-from tests.interop.engines import as_arrow
-from tests.interop.expressions import LEAVES, Expression, literal
-from tests.interop.model import Append, Delete, Merge, Outcome, Update
+from tests.interop.expressions import (
+    LEAVES,
+    Append,
+    Delete,
+    Expression,
+    Merge,
+    Outcome,
+    Update,
+    literal,
+)
 from tests.interop.plans import COLUMNS, ENGINES, Engine, Kind, Step, kind_of, plan
-from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
+from tests.interop.runs import SMALL_ROW_GROUPS, Run, as_arrow, bag, checkpoints, vector_updates
 from tests.spark.delta import readers
 
 SLOW_EXAMPLES = min(40, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 40))
@@ -76,9 +83,7 @@ def small_row_groups(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("case", CASES)
-def test_all_readers_see_what_the_model_says(
-    spark: SparkSession, tmp_path: Path, case: str
-) -> None:
+def test_all_readers_see_what_a_model_says(spark: SparkSession, tmp_path: Path, case: str) -> None:
     name, _, maintenance = case.partition(" and ")
     with readers.settings_of(spark, {} if name == "plain" else readers.INTERPRETED):
         check(spark, tmp_path / "t", *KINDS[name], thorough=bool(maintenance))
@@ -87,7 +92,7 @@ def test_all_readers_see_what_the_model_says(
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 100 + SLOW_EXAMPLES))
-def test_all_readers_see_what_the_model_says_of_any_plan(
+def test_all_readers_see_the_model_of_any_plan(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     run = carried_out(spark, tmp_path / "t", kind_of(seed), plan(seed, more=10))

@@ -25,6 +25,12 @@ from tests.delta.builder import TableBuilder
 Ids = dict[tuple[str, ...], int]
 
 
+def ids_of(text: str) -> dict[tuple[str, ...], Any]:
+    """Read `a=1 l.element=-`, in which a dash is no id."""
+    pairs = (word.split("=") for word in text.split())
+    return {tuple(path.split(".")): None if id_ == "-" else int(id_) for path, id_ in pairs}
+
+
 def field(name: str, kind: pa.DataType, number: int | None = None) -> pa.Field:
     return pa.field(
         name, kind, metadata=None if number is None else {"PARQUET:field_id": str(number)}
@@ -38,9 +44,7 @@ def list_of(kind: pa.DataType, number: int | None = None) -> pa.DataType:
 def map_of(
     value: pa.DataType, key_id: int | None = None, value_id: int | None = None
 ) -> pa.DataType:
-    key = pa.field("key", pa.string(), nullable=False)
-    if key_id is not None:
-        key = key.with_metadata({"PARQUET:field_id": str(key_id)})
+    key = field("key", pa.string(), key_id).with_nullable(False)
     return pa.map_(key, field("value", value, value_id))
 
 
@@ -88,6 +92,7 @@ def stored_ids(file: bytes) -> dict[tuple[str, ...], int | None]:
 
 
 INT = pa.int32()
+STRUCTS = list_of(pa.struct([field("x", INT, 2)]))
 CASES: dict[str, tuple[list[pa.Field], bool, bool]] = {
     "no lists": ([field("a", INT, 1)], True, False),
     "no ids": ([field("l", list_of(INT)), field("m", map_of(INT))], False, False),
@@ -99,16 +104,8 @@ CASES: dict[str, tuple[list[pa.Field], bool, bool]] = {
     "an outer element": ([field("l", list_of(list_of(INT, 3)), 1)], True, True),
     "in a struct": ([field("s", pa.struct([field("l", list_of(INT), 2)]), 1)], True, True),
     "in a value": ([field("m", map_of(list_of(INT), 2, 3), 1)], True, True),
-    "a struct as an element": (
-        [field("l", list_of(pa.struct([field("x", INT, 2)])), 1)],
-        True,
-        True,
-    ),
-    "ids of inner fields only": (
-        [field("l", list_of(pa.struct([field("x", INT, 2)])))],
-        True,
-        True,
-    ),
+    "a struct as an element": ([field("l", STRUCTS, 1)], True, True),
+    "ids of inner fields only": ([field("l", STRUCTS)], True, True),
 }
 
 
@@ -116,8 +113,7 @@ CASES: dict[str, tuple[list[pa.Field], bool, bool]] = {
 def test_a_file_lacks_ids_if_it_has_some_and_a_list_or_map_has_none(case: str) -> None:
     fields, has_ids, lacks = CASES[case]
     schema = schema_of(*fields)
-    assert schema.has_ids is has_ids
-    assert schema.lacks_child_ids is lacks
+    assert (schema.has_ids, schema.lacks_child_ids) == (has_ids, lacks)
 
 
 NESTED = [
@@ -126,18 +122,10 @@ NESTED = [
     field("m", map_of(list_of(pa.struct([field("x", INT, 5), field("y", pa.string(), 6)]))), 3),
     field("amount", pa.decimal128(9, 2), 4),
 ]
-NESTED_IDS: Ids = {
-    ("id",): 1,
-    ("l",): 2,
-    ("l", "element"): 7,
-    ("m",): 3,
-    ("m", "key"): 63,
-    ("m", "value"): 64,
-    ("m", "value", "element"): 2**31 - 1,
-    ("m", "value", "element", "x"): 5,
-    ("m", "value", "element", "y"): 6,
-    ("amount",): 4,
-}
+NESTED_IDS: Ids = ids_of(
+    "id=1 l=2 l.element=7 m=3 m.key=63 m.value=64 m.value.element=2147483647"
+    " m.value.element.x=5 m.value.element.y=6 amount=4"
+)
 ROWS = [
     {
         "id": number,
@@ -165,26 +153,21 @@ def test_ids_are_put_in_and_nothing_else_changes() -> None:
     assert with_ids(copy, NESTED_IDS) == copy
 
 
-ADDED: dict[str, tuple[list[pa.Field], Ids, dict[tuple[str, ...], int | None]]] = {
-    "no id at all": (
-        [field("l", list_of(INT))],
-        {("l",): 1, ("l", "element"): 2},
-        {("l",): None, ("l", "element"): None},
-    ),
+LISTS = [field("gone", list_of(INT), 1), field("l", list_of(INT), 2)]
+RENAMED = [field("a", pa.struct([field("b", list_of(INT), 2)]), 1)]
+ADDED: dict[str, tuple[list[pa.Field], str, str]] = {
+    "no id at all": ([field("l", list_of(INT))], "l=1 l.element=2", "l=- l.element=-"),
     "columns that the table has not": (
-        [field("gone", list_of(INT), 1), field("l", list_of(INT), 2)],
-        {("l",): 2, ("l", "element"): 3},
-        {("gone",): 1, ("gone", "element"): None, ("l",): 2, ("l", "element"): 3},
+        *(LISTS, "l=2 l.element=3"),
+        "gone=1 gone.element=- l=2 l.element=3",
     ),
     "other names, known by their ids": (
-        [field("a", pa.struct([field("b", list_of(INT), 2)]), 1)],
-        {("s",): 1, ("s", "l"): 2, ("s", "l", "element"): 9},
-        {("a",): 1, ("a", "b"): 2, ("a", "b", "element"): 9},
+        *(RENAMED, "s=1 s.l=2 s.l.element=9"),
+        "a=1 a.b=2 a.b.element=9",
     ),
     "fields of structs, by their names": (
         [field("a", INT, 1), field("s", pa.struct([field("x", INT)]))],
-        {("a",): 1, ("s",): 2, ("s", "x"): 3},
-        {("a",): 1, ("s",): 2, ("s", "x"): 3},
+        *("a=1 s=2 s.x=3", "a=1 s=2 s.x=3"),
     ),
 }
 
@@ -192,7 +175,7 @@ ADDED: dict[str, tuple[list[pa.Field], Ids, dict[tuple[str, ...], int | None]]] 
 @pytest.mark.parametrize("case", ADDED)
 def test_ids_are_those_of_the_table(case: str) -> None:
     fields, ids, expected = ADDED[case]
-    assert stored_ids(with_ids(parquet(*fields), ids)) == expected
+    assert stored_ids(with_ids(parquet(*fields), ids_of(ids))) == ids_of(expected)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +188,8 @@ def test_ids_are_those_of_the_table(case: str) -> None:
     ids=["swapped", "twice", "element"],
 )
 def test_ids_that_are_not_the_table_s_are_refused(fields: list[pa.Field]) -> None:
-    ids: Ids = {("a",): 1, ("b",): 2, ("l",): 3, ("l", "element"): 4}
     with pytest.raises(FormatError, match=r"another field id .* in part-1"):
-        missing_ids(schema_of(*fields), ids, "part-1")
+        missing_ids(schema_of(*fields), ids_of("a=1 b=2 l=3 l.element=4"), "part-1")
 
 
 # Footers by hand, for what Arrow does not write: (repetition, name, children, type, id), where the
@@ -237,7 +219,6 @@ OLD_LISTS = {
     "tuple": [(1, "l", 1, 3, 1), (2, "l_tuple", 1, 0, 0), (1, "x", 0, 0, 2)],
     "several": [(1, "l", 1, 3, 1), (2, "bag", 2, 0, 0), (1, "x", 0, 0, 2), (1, "y", 0, 0, 3)],
 }
-OLD_ELEMENT = {"two levels": 2, "three levels": 3, "tuple": 2, "several": 2}
 
 
 @pytest.mark.parametrize("form", OLD_LISTS)
@@ -246,8 +227,9 @@ def test_elements_are_found_in_lists_of_old_writers(form: str) -> None:
     footer = footer_by_hand(*nodes)
     schema = read_schema(footer, "f")
     assert schema.lacks_child_ids
-    ids: Ids = {("l",): 1, ("l", "element"): 5, ("l", "element", "x"): 2, ("l", "element", "y"): 3}
-    nodes[OLD_ELEMENT[form]] = (*nodes[OLD_ELEMENT[form]][:4], 5)
+    ids = ids_of("l=1 l.element=5 l.element.x=2 l.element.y=3")
+    element = 3 if form == "three levels" else 2
+    nodes[element] = (*nodes[element][:4], 5)
     new = add_ids(footer, schema, missing_ids(schema, ids, "f"))
     assert new == footer_by_hand(*nodes)
     assert not read_schema(new, "f").lacks_child_ids
@@ -302,10 +284,8 @@ def test_any_schema_gets_all_its_ids_and_reads_as_before(
     has_ids = any(each is not None for each in found.values())
     assert stored_ids(copy) == (ids if has_ids else found)
     assert pq.read_table(io.BytesIO(copy)).schema.equals(pq.read_table(io.BytesIO(file)).schema)
-    assert (
-        footer_of(file)[read_schema(footer_of(file), "f").end :]
-        == (footer_of(copy)[read_schema(footer_of(copy), "f").end :])
-    )
+    rests = [footer_of(each)[read_schema(footer_of(each), "f").end :] for each in (file, copy)]
+    assert rests[0] == rests[1]
 
 
 @given(st.data())
@@ -329,39 +309,34 @@ def test_what_is_no_parquet_file_or_encrypted_is_refused_by_name() -> None:
         footer_of(bytes(96) + b"PARE")
 
 
-def table_of(root: Path, *files: bytes) -> TableBuilder:
-    element: Any = {"type": "array", "elementType": "integer", "containsNull": True}
-    builder = TableBuilder(root, fields={"id": "long", "l": element})
-    builder.create()
-    for number, data in enumerate(files):
-        entry = builder.write_file(f"part-{number}.parquet", {"id": [number]})
-        (root / f"part-{number}.parquet").write_bytes(data)
-        builder.commit({"add": {**entry, "size": len(data)}})
-    return builder
-
-
 def test_the_files_of_a_table_are_told_apart_by_their_footers(tmp_path: Path) -> None:
     identity = field("id", pa.int64(), 1)
     lacking = parquet(identity, field("l", list_of(INT), 2))
     wide = [field(f"column {number} {'x' * 100}", INT, 10 + number) for number in range(1000)]
     lacking_and_wide = parquet(identity, field("l", list_of(INT), 2), *wide)
     assert len(footer_of(lacking_and_wide)) > 1 << 16
-    table_of(
-        tmp_path / "t",
+    element: Any = {"type": "array", "elementType": "integer", "containsNull": True}
+    builder = TableBuilder(tmp_path / "t", fields={"id": "long", "l": element})
+    builder.create()
+    written = [
         parquet(field("id", pa.int64()), field("l", list_of(INT))),
         lacking,
         parquet(identity, field("l", list_of(INT, 3), 2)),
         parquet(identity, field("l", list_of(INT), 2), rows=[{"id": 1, "l": [1]}]),
         lacking_and_wide,
         parquet(identity, field("l", list_of(INT, 3), 2), field("gone", list_of(INT), 7)),
-    )
+    ]
+    for number, data in enumerate(written):
+        entry = builder.write_file(f"part-{number}.parquet", {"id": [number]})
+        (builder.root / f"part-{number}.parquet").write_bytes(data)
+        builder.commit({"add": {**entry, "size": len(data)}})
     files = DeltaTable.for_path(None, tmp_path / "t").snapshot().files
     by_path = np.argsort(files.paths.to_pylist())
     storage = Storage.open(tmp_path / "t")
     expected = [False, True, False, True, True]
     assert files_to_copy(storage, files)[by_path].tolist() == [*expected, True]
     assert storage.requests.gets == 7
-    ids = {("id",): 1, ("l",): 2, ("l", "element"): 3}
+    ids = ids_of("id=1 l=2 l.element=3")
     assert files_to_copy(storage, files, ids)[by_path].tolist() == [*expected, False]
     with pytest.raises(
         FormatError, match=r"element .* in .*part-[25]\.parquet: expected 4, found 3"

@@ -1,11 +1,13 @@
+"""Work in threads: results in order, and the rest left undone after a failure."""
+
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
 from time import sleep
 
 import pytest
 
-from delvec.storage.parallel import gather
+from delvec.storage.parallel import gather, map_in_order
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -15,18 +17,6 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     assert gather(late_first, range(40), threads=4) == [-number for number in range(40)]
     assert gather(late_first, []) == []
-
-
-def test_a_single_item_needs_no_thread() -> None:
-    assert gather(lambda _: threading.current_thread(), ["a"]) == [threading.current_thread()]
-
-
-def test_no_more_threads_run_than_allowed() -> None:
-    def name(_: int) -> str:
-        sleep(0.01)
-        return threading.current_thread().name
-
-    assert len(set(gather(name, range(30), threads=3))) <= 3
 
 
 def test_the_first_error_in_order_is_raised_and_pending_items_are_skipped() -> None:
@@ -42,3 +32,16 @@ def test_the_first_error_in_order_is_raised_and_pending_items_are_skipped() -> N
     with pytest.raises(ValueError, match="3"):
         gather(work, range(1000), threads=4)
     assert len(begun) < 100
+
+
+def test_no_more_items_are_drawn_after_a_failure_than_the_budget_allows() -> None:
+    drawn: list[int] = []
+
+    def items() -> Iterator[tuple[int, int]]:
+        for number in range(1000):
+            drawn.append(number)
+            yield number, 1
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_in_order(lambda number: 1 // (50 - number), items(), threads=4, budget=10))
+    assert len(drawn) < 70

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from delvec.errors import InvalidArgumentError, ObjectNotFoundError, StorageErro
 from delvec.storage import RequestCounts, Storage
 from tests.s3.server import S3Server
 from tests.storage.contract import StorageContract, keys
+from tests.storage.test_places import OPERATIONS, Operation
 
 pytestmark = pytest.mark.s3
 
@@ -49,6 +51,10 @@ def test_an_input_makes_a_request_for_each_read_and_none_for_what_was_prefetched
         assert file.read(1000) == data[100:1100]
     spent = storage.requests - before
     assert (spent.gets, spent.heads, spent.bytes_read) == (3, 0, 1510)
+    (listed,), stat = storage.list(), storage.stat("f")
+    assert (*listed[:2], listed.etag) == (*stat[:2], stat.etag) == ("f", len(data), stat.etag)
+    assert listed.modified_ms // 1000 == stat.modified_ms // 1000
+    before = storage.requests
     with storage.open_input("f") as file:
         assert file.size() == len(data)
     assert storage.requests.heads == before.heads + 1
@@ -56,14 +62,6 @@ def test_an_input_makes_a_request_for_each_read_and_none_for_what_was_prefetched
         file.read()
     with storage.open_input("gone", size=10) as file, pytest.raises(ObjectNotFoundError):
         file.read()
-
-
-def test_stat_agrees_with_the_listing(storage: Storage) -> None:
-    storage.write("f", b"abc")
-    (listed,) = storage.list()
-    assert listed.modified_ms // 1000 == storage.stat("f").modified_ms // 1000
-    assert listed[:2] == storage.stat("f")[:2] == ("f", 3)
-    assert listed.etag == storage.stat("f").etag
 
 
 def test_a_large_object_goes_up_in_parts(storage: Storage, s3: S3Server) -> None:
@@ -98,9 +96,7 @@ def test_close_ranges_share_a_request_and_far_ones_do_not(storage: Storage, s3: 
         assert (s3.requests() - seen)["s3_GetObject"] == gets
 
 
-def test_listing_from_a_name_includes_it_and_leaps_over_folders(
-    storage: Storage, s3: S3Server
-) -> None:
+def test_listing_from_a_name_includes_it_and_leaps_folders(storage: Storage, s3: S3Server) -> None:
     log = [f"_delta_log/{version:020}.json" for version in range(12)]
     sidecars = [f"_delta_log/_sidecars/{number}" for number in range(30)]
     rest = ["_delta_log/_last_checkpoint", "_delta_log/_staged_commits/1", "_delta_log/z"]
@@ -152,18 +148,11 @@ def test_requests_are_counted_as_the_server_counts_them(storage: Storage, s3: S3
 
 @pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
 def test_wrong_credentials_are_named_as_such(s3: S3Server, wrong: str) -> None:
-    options = {**s3.storage_options, wrong: "something-else"}
-    storage = Storage.open("s3://lake/t", options)
-    for attempt in (
-        lambda: storage.read("f"),
-        lambda: storage.write("f", b""),
-        lambda: storage.write_if_absent("f", b""),
-        lambda: list(storage.list()),
-        lambda: list(storage.list(recursive=True)),
-        lambda: storage.delete(["f"]),
-    ):
+    storage = Storage.open("s3://lake/t", {**s3.storage_options, wrong: "something-else"})
+    more: list[Operation] = [partial(keys, recursive=True), lambda it: it.delete(["f"])]
+    for operation in [*OPERATIONS, *more]:
         with pytest.raises(StorageError, match=r"Hint: .* credentials") as caught:
-            attempt()
+            operation(storage)
         assert type(caught.value) is StorageError
         assert "something-else" not in str(caught.value)
 
@@ -178,17 +167,13 @@ def test_an_absent_bucket_is_not_an_absent_object_and_tls_is_asked_for(s3: S3Ser
     assert not isinstance(caught.value, ObjectNotFoundError)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
-def test_a_hadoop_configuration_gives_a_working_connection(s3: S3Server, scheme: str) -> None:
+def test_a_hadoop_configuration_gives_a_connection_and_explicit_options_win(s3: S3Server) -> None:
     conf = s3.hadoop_configuration
-    storage = Storage.open(f"{scheme}://lake/hadoop", hadoop=conf.get)
-    storage.write(scheme, b"1")
-    assert storage.read(scheme) == b"1"
-    assert storage.uri_of("f") == f"{scheme}://lake/hadoop/f"
-
-
-def test_explicit_options_win_over_those_of_hadoop(s3: S3Server) -> None:
-    conf = s3.hadoop_configuration
+    for scheme in ("s3", "s3a", "s3n"):
+        storage = Storage.open(f"{scheme}://lake/hadoop", hadoop=conf.get)
+        storage.write(scheme, b"1")
+        assert storage.read(scheme) == b"1"
+        assert storage.uri_of("f") == f"{scheme}://lake/hadoop/f"
     good = {"access_key_id": s3.access_key, "aws_secret_access_key": s3.secret_key}
     wrong = {**conf, "fs.s3a.access.key": "x", "fs.s3a.session.token": "x"}
     Storage.open("s3a://lake/explicit", good, hadoop=wrong.get).write("f", b"")

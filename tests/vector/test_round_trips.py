@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+import json
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,11 +17,13 @@ from delvec.vector import (
     blobs,
     copy_frames,
     decode_frame,
+    delta_file,
     encode_frame,
     pack,
     puffin,
 )
 from delvec.vector import descriptor as z85
+from delvec.vector.delta_file import VectorFile
 from delvec.vector.frame import KEYS, MAX_POSITION
 from delvec.vector.frame_batch import Frames, count_positions
 from delvec.vector.puffin import read_blob, read_footer, reader_of
@@ -73,27 +76,56 @@ def test_inline_descriptors_in_both_paddings(bitmap: Bitmap) -> None:
     st.sampled_from(["", "ab", "Zz09"]),
 )
 def test_delta_files(vectors: list[Bitmap], target: int, prefix: str) -> None:
-    decoded = []
-    for file in pack(vectors, target_size=target, prefix=prefix):
+    files = list(pack(vectors, target_size=target, prefix=prefix))
+    for file in files:
+        assert len(file.data) <= target or len(file.descriptors) == 1
         for descriptor in file.descriptors:
-            assert Descriptor.from_json(descriptor.to_json()) == descriptor
+            assert Descriptor.from_json(json.loads(json.dumps(descriptor.to_json()))) == descriptor
             assert descriptor.file_path == file.path
-            start, length = descriptor.file_range
-            decoded.append(descriptor.decode(file.data[start : start + length]))
-    assert decoded == vectors
+    assert len({file.path for file in files}) == len(files)
+    assert decoded(*files) == vectors
 
 
-@given(st.lists(st.tuples(bitmaps(empty=False), st.text(min_size=1, max_size=20)), max_size=4))
-def test_puffin_files_of_positions(vectors: list[tuple[Bitmap, str]]) -> None:
-    wanted = [DeletionVector(bitmap, name) for bitmap, name in vectors]
+def decoded(*files: VectorFile) -> list[Bitmap]:
+    return [
+        descriptor.decode(file.data[(span := descriptor.file_range)[0] : sum(span)])
+        for file in files
+        for descriptor in file.descriptors
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(bitmaps(empty=False), st.text(min_size=1, max_size=20)), min_size=1, max_size=4
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_puffin_files_of_positions_however_they_come_there(
+    vectors: list[tuple[Bitmap, str]],
+    random: Any,  # noqa: ANN401
+) -> None:
+    [source] = pack([bitmap for bitmap, _ in vectors])
+    order = random.sample(range(len(vectors)), len(vectors))
+    wanted = [DeletionVector(*vectors[at]) for at in order]
     data = puffin.encode([vector.to_blob() for vector in wanted]).data
     listed = read_footer(reader_of(data), len(data)).blobs
     found = [DeletionVector.from_blob(blob, read_blob(reader_of(data), blob)) for blob in listed]
     assert found == wanted
-    frames = copy_frames(data, [blob.offset for blob in listed], [b.length for b in listed])
+    # By copying, from files of Delta and back into one.
+    spans = [source.descriptors[at].file_range for at in order]
+    frames = copy_frames(source.data, *zip(*spans, strict=True))
     names, counts = [v.data_file for v in wanted], [len(v.positions) for v in wanted]
-    copied, _ = blobs.from_frames(frames, names, counts)
+    copied, offsets = blobs.from_frames(frames, names, counts)
     assert read_footer(reader_of(copied), len(copied)).blobs == listed
+    assert [(blob.offset, blob.length) for blob in listed] == [
+        *zip(offsets.tolist(), frames.lengths.tolist(), strict=True)
+    ]
+    back = copy_frames(copied, offsets, frames.lengths)
+    file = delta_file.from_frames(back, np.array(counts), prefix="ab")
+    assert {descriptor.file_path for descriptor in file.descriptors} == {file.path}
+    assert file.path.startswith("ab/deletion_vector_")
+    assert json.dumps([descriptor.to_json() for descriptor in file.descriptors])
+    assert decoded(file) == [vector.positions for vector in wanted]
 
 
 @given(bitmaps(), st.integers(0, 2**31 - 1), st.one_of(st.none(), st.integers(0, 100)))
@@ -102,12 +134,6 @@ def test_puffin_files_of_keys(keys: Bitmap, field_id: int, spec_id: int | None) 
     data = puffin.encode([wanted.to_blob()]).data
     [blob] = read_footer(reader_of(data), len(data)).blobs
     assert EqualityDeleteVector.from_blob(blob, read_blob(reader_of(data), blob)) == wanted
-
-
-@given(st.uuids())
-def test_uuids_in_descriptors(uuid: UUID) -> None:
-    descriptor = Descriptor.relative(uuid, offset=1, size_in_bytes=34, cardinality=1)
-    assert descriptor.file_path == f"deletion_vector_{uuid}.bin"
 
 
 @given(st.binary(max_size=64))

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyiceberg.table import StaticTable
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+import delvec
 from delvec import DeltaTable
-from delvec.conversion.files.copies import files_to_copy, write_copies
+from delvec.conversion.files.copies import write_copies
+from delvec.conversion.schema.iceberg_schema import ids_by_path, target_schema
 from delvec.errors import (
     EngineError,
     FormatError,
@@ -29,8 +25,8 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.parquet.field_ids import read_footer, read_schema
-from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path
+from tests.interop.conversion_targets import static_table
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
@@ -75,49 +71,16 @@ def copy_with_ids(
     return int(size)
 
 
-class Target:
-    """The schema of an Iceberg table: ids of column mapping, new ones for elements and values."""
-
-    def __init__(self, schema: str, last: int) -> None:
-        self.ids: dict[tuple[str, ...], int] = {}
-        self._free = count(last + 1)
-        self.json = {**self._converted(json.loads(schema), ()), "schema-id": 0}
-        self.last = next(self._free)
-
-    def _converted(self, kind: Any, path: tuple[str, ...]) -> Any:  # noqa: ANN401
-        if isinstance(kind, str):
-            return {"integer": "int", "timestamp": "timestamptz"}.get(kind, kind)
-        if kind["type"] == "struct":
-            return {
-                "type": "struct",
-                "fields": [self._field(each, path) for each in kind["fields"]],
-            }
-        found: dict[str, Any] = {"type": {"array": "list"}.get(kind["type"], kind["type"])}
-        for step in ["element"] if kind["type"] == "array" else ["key", "value"]:
-            name = (*path, step)
-            self.ids[name] = found[f"{step}-id"] = next(self._free)
-            found[step] = self._converted(kind[f"{step}Type"], name)
-            if step != "key":
-                found[f"{step}-required"] = False
-        return found
-
-    def _field(self, each: Any, path: tuple[str, ...]) -> dict[str, Any]:  # noqa: ANN401
-        name = (*path, each["metadata"]["delta.columnMapping.physicalName"])
-        self.ids[name] = number = each["metadata"]["delta.columnMapping.id"]
-        kind = self._converted(each["type"], name)
-        return {"id": number, "name": each["name"], "required": False, "type": kind}
-
-
 class Source:
     """A table of delta-spark and the files that its copies shall be."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mode: str) -> None:
+        self.path, self.mode = path, mode
         snapshot = DeltaTable.for_path(None, path).snapshot()
-        self.files = snapshot.files
-        last = int(snapshot.metadata.configuration["delta.columnMapping.maxColumnId"])
-        self.target = Target(snapshot.metadata.schema_string, last)
-        self.names = [str(name) for name in self.files.paths.to_pylist()]
+        options: dict[str, Any] = {"table": "t", "current": None, "last_column_id": 0}
+        schema = target_schema(snapshot.metadata, format_version=3, **options)
+        self.ids = dict(ids_by_path(schema.name_mapping()))
+        self.names = [str(name) for name in snapshot.files.paths.to_pylist()]
 
     def pairs(self, folder: Path) -> list[tuple[str, str]]:
         return [
@@ -135,137 +98,70 @@ def source(
     for codec in ("snappy", "zstd", "uncompressed"):
         with settings_of(spark, {**SIZES, "spark.sql.parquet.compression.codec": codec}):
             sql(spark, path, "INSERT INTO {T} " + ROWS.format(rows=1000))
-    return Source(path)
+    return Source(path, request.param)
 
 
-def as_iceberg_table(
-    spark: SparkSession, name: str, target: Target, files: Sequence[tuple[str, int, int]]
-) -> Any:  # noqa: ANN401
-    """Make an Iceberg table of files that are there already, with given field ids."""
-    iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
-    catalog = iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, "lake")
-    table = catalog.createTable(
-        iceberg.catalog.TableIdentifier.parse(f"copies.{name}"),
-        iceberg.Schema(spark._jvm.java.util.ArrayList()),  # type: ignore[union-attr]
-    )
-    operations = table.operations()
-    base = operations.current()
-    schema = iceberg.SchemaParser.fromJson(json.dumps(target.json))
-    changed = iceberg.TableMetadata.buildFrom(base).setCurrentSchema(schema, target.last)
-    operations.commit(base, changed.build())
-    table.refresh()
-    append = table.newAppend()
-    for path, size, rows in files:
-        file = iceberg.DataFiles.builder(table.spec()).withPath(path).withFormat("parquet")
-        append.appendFile(file.withFileSizeInBytes(size).withRecordCount(rows).build())
-    append.commit()
-    return table
-
-
-def placed(rows: Sequence[Any]) -> dict[tuple[str, int], str]:
-    """Give rows as texts by file and position, which are their first two columns."""
-    found = {(row[0].rpartition("/")[2], row[1]): repr(row[2:]) for row in rows}
-    assert len(found) == len(rows)
-    return found
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
 
 
 @pytest.mark.slow
-def test_iceberg_reads_the_copies_and_not_the_files_of_delta_spark(
-    spark: SparkSession, source: Source, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    storage = Storage.open(source.path)
-    counts = source.files.row_counts.to_pylist()
-    assert files_to_copy(storage, source.files, source.target.ids).all()
-    assert files_to_copy(storage, source.files).all()
-    mode = request.node.callspec.params["source"]
-
-    plain = [
-        (spark_path(str(source.path), name), size, rows)
-        for name, size, rows in zip(source.names, source.files.sizes.tolist(), counts, strict=True)
-    ]
-    as_iceberg_table(spark, f"plain_{mode}", source.target, plain)
-    with pytest.raises((PySparkException, Py4JJavaError), match="is not in the store"):
-        spark.table(f"lake.copies.plain_{mode}").select("numbers").collect()
-
-    pairs = source.pairs(tmp_path / "copies")
-    sizes = write_copies(spark, pairs, source.target.ids)
-    copies = [Path(target.removeprefix("file:")) for _, target in pairs]
-    assert sizes.tolist() == [copy.stat().st_size for copy in copies]
-    files = [
-        (target, size, rows)
-        for (_, target), size, rows in zip(pairs, sizes.tolist(), counts, strict=True)
-    ]
-    table = as_iceberg_table(spark, f"copied_{mode}", source.target, files)
-
-    expected = as_delta_spark_reads(spark, source.path)
-    wanted = expected.select("_metadata.file_name", "_metadata.row_index", "*").collect()
-    found = spark.table(f"lake.copies.copied_{mode}").select("_file", "_pos", "*").collect()
-    assert len(found) == 3000
-    assert placed(found) == placed(wanted)
+def test_iceberg_reads_the_copies(spark: SparkSession, source: Source) -> None:
+    target = f"lake.copies.copied_{source.mode}"
+    with pytest.raises(UnsupportedFeatureError, match=r"the first is .*parquet"):
+        delvec.convert(spark, source.path, target)
+    choices: dict[str, Any] = {"copy_files": True, "format_version": 2}  # for PyIceberg: INT96
+    report = delvec.convert(spark, source.path, target, verify="rows", **choices)
+    assert (report.files_copied, report.rows) == (len(source.names), 3000)
+    expected, found = as_delta_spark_reads(spark, source.path), spark.table(target)
+    assert rows(found) == rows(expected)
     # Through the dictionaries, indexes and bloom filters that the copy brings along.
     for condition in ("id = 777", "amount = 100.125", "day < DATE'1969-12-03'"):
-        rows = spark.table(f"lake.copies.copied_{mode}").where(condition)
-        assert rows.count() == expected.where(condition).count() > 0
-
-    read = StaticTable.from_metadata(table.operations().current().metadataFileLocation())
+        assert rows(found.where(condition)) == rows(expected.where(condition)) != []
     # PyIceberg 0.12 goes by names, not by ids, for structs of a list in a list or in a map.
     chosen = [name for name in expected.columns if name != "mixed"]
-    by_pyiceberg = read.scan(selected_fields=tuple(chosen)).to_arrow().select(chosen)
-    by_spark = expected.select(chosen).toArrow()
-    assert texts(by_pyiceberg) == texts(by_spark)
+    scan = static_table(spark, target).scan(selected_fields=tuple(chosen))
+    by_pyiceberg, by_spark = scan.to_arrow().select(chosen), expected.select(chosen).toArrow()
+    assert sorted(map(repr, by_pyiceberg.to_pylist())) == sorted(map(repr, by_spark.to_pylist()))
 
 
 @pytest.mark.slow
 def test_columns_that_were_dropped_need_no_copy(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id INT, l ARRAY<INT>, s STRUCT<a: INT, l: ARRAY<INT>>, m MAP<STRING, STRUCT<x: INT>>"
-    path = tmp_path / "t"
-    create(spark, path, columns, properties={"delta.columnMapping.mode": "name"})
+    create(spark, tmp_path, columns, properties={"delta.columnMapping.mode": "name"})
     row = "1, array(2), named_struct('a', 3, 'l', array(4)), map('k', named_struct('x', 5))"
     sql(
         spark,
-        path,
+        tmp_path,
         f"INSERT INTO {{T}} SELECT {row}",
         "ALTER TABLE {T} DROP COLUMNS (l, s.l, m)",
         "ALTER TABLE {T} RENAME COLUMN id TO number",
         "ALTER TABLE {T} ADD COLUMN l ARRAY<STRING>",
         "INSERT INTO {T} SELECT 6, named_struct('a', 7), array('x', NULL)",
     )
-    source = Source(path)
-    chosen = files_to_copy(Storage.open(path), source.files, source.target.ids)
-    added = [pq.read_metadata(path / name).num_columns == 3 for name in source.names]
-    assert chosen.tolist() == added
-    assert sorted(added) == [False, True]
-    pairs = source.pairs(tmp_path / "copies")
-    files = [
-        (target, copy_with_ids(spark, place, target, source.target.ids), 1)
-        if copied
-        else (place, (path / name).stat().st_size, 1)
-        for name, copied, (place, target) in zip(source.names, added, pairs, strict=True)
+    target = "lake.copies.dropped"
+    report = delvec.convert(spark, tmp_path, target, copy_files=True, verify="rows")
+    assert (report.files_added, report.files_copied) == (2, 1)
+    [copy] = [
+        path
+        for (path,) in spark.table(f"{target}.files").select("file_path").collect()
+        if "/data/copies/" in path
     ]
-    as_iceberg_table(spark, "dropped", source.target, files)
-    found = spark.table("lake.copies.dropped").collect()
-    assert sorted(found) == sorted(as_delta_spark_reads(spark, path).collect())
+    assert pq.read_metadata(copy.removeprefix("file:")).num_columns == 3
+    assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, tmp_path))
 
 
 @pytest.mark.slow
 def test_lists_in_the_old_form_of_spark_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
     columns = "id INT, l ARRAY<INT>, ls ARRAY<STRUCT<x: INT>>, m MAP<STRING, ARRAY<STRING>>"
-    create(spark, path, columns, properties={"delta.columnMapping.mode": "name"})
+    create(spark, tmp_path, columns, properties={"delta.columnMapping.mode": "name"})
     row = "1, array(2, NULL), array(named_struct('x', 3)), map('k', array('v', NULL))"
     with settings_of(spark, {"spark.sql.parquet.writeLegacyFormat": "true"}):
-        sql(spark, path, f"INSERT INTO {{T}} SELECT {row}")
-    source = Source(path)
-    assert "bag" in str(pq.read_metadata(path / source.names[0]).schema)
-    pairs = source.pairs(tmp_path / "copies")
-    sizes = write_copies(spark, pairs, source.target.ids)
-    as_iceberg_table(spark, "old_form", source.target, [(pairs[0][1], int(sizes[0]), 1)])
-    expected = as_delta_spark_reads(spark, path).collect()
-    assert spark.table("lake.copies.old_form").collect() == expected
-
-
-def texts(table: pa.Table) -> list[str]:
-    return sorted(map(repr, table.to_pylist()))
+        sql(spark, tmp_path, f"INSERT INTO {{T}} SELECT {row}")
+    [written] = tmp_path.glob("**/part-*.parquet")
+    assert "bag" in str(pq.read_metadata(written).schema)
+    delvec.convert(spark, tmp_path, "lake.copies.old_form", copy_files=True, verify="rows")
+    assert rows(spark.table("lake.copies.old_form")) == rows(as_delta_spark_reads(spark, tmp_path))
 
 
 def footer_of(file: bytes) -> bytes:
@@ -275,7 +171,7 @@ def footer_of(file: bytes) -> bytes:
 def test_the_copy_has_the_same_bytes_and_another_schema(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
-    write_copies(spark, source.pairs(tmp_path), source.target.ids)
+    write_copies(spark, source.pairs(tmp_path), source.ids)
     codecs = set()
     for name in source.names:
         old, new = (source.path / name).read_bytes(), (tmp_path / Path(name).name).read_bytes()
@@ -304,26 +200,24 @@ def test_a_copy_that_is_there_is_kept_and_another_file_is_not_overwritten(
 ) -> None:
     pair = source.pairs(tmp_path)[0]
     copy = Path(pair[1].removeprefix("file:"))
-    size = copy_with_ids(spark, *pair, source.target.ids)
+    size = copy_with_ids(spark, *pair, source.ids)
     before = copy.stat()
-    assert copy_with_ids(spark, *pair, source.target.ids) == size == before.st_size
+    assert copy_with_ids(spark, *pair, source.ids) == size == before.st_size
     assert (copy.stat().st_mtime_ns, copy.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
     assert {each.name for each in tmp_path.iterdir()} == {copy.name, f".{copy.name}.crc"}
 
-    others = {
-        name: number + 1000 * (name[-1] == "element") for name, number in source.target.ids.items()
-    }
+    others = {name: number + 1000 * (name[-1] == "element") for name, number in source.ids.items()}
     with pytest.raises(ObjectExistsError, match="another file has the name of a copy"):
         copy_with_ids(spark, *pair, others)
     assert copy.stat().st_ino == before.st_ino
 
 
 @pytest.mark.slow
-def test_a_failure_names_the_file_and_leaves_nothing(
+def test_failures_name_files_and_leave_none(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
     folder = tmp_path / "copies"
-    ids = source.target.ids
+    ids = source.ids
     with pytest.raises(StorageError, match=r"gone\.parquet"):
         copy_with_ids(spark, f"file:{tmp_path}/gone.parquet", f"file:{folder}/x", ids)
     (tmp_path / "text.parquet").write_bytes(b"no Parquet file at all")
@@ -342,7 +236,7 @@ def test_a_copy_that_cannot_be_finished_is_not_there(
     pair = source.pairs(tmp_path)[0]
     monkeypatch.setattr("delvec.conversion.files.copies._Hadoop.copy", lambda *_: None)
     with pytest.raises(StorageError, match="a copy is incomplete"):
-        copy_with_ids(spark, *pair, source.target.ids)
+        copy_with_ids(spark, *pair, source.ids)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -373,5 +267,66 @@ def test_encrypted_files_are_refused(
     ) as file:
         file.write_table(rows)
     with pytest.raises(UnsupportedFeatureError, match=r"s\.parquet is an encrypted"):
-        copy_with_ids(spark, f"file:{tmp_path}/s.parquet", f"file:{tmp_path}/x", source.target.ids)
+        copy_with_ids(spark, f"file:{tmp_path}/s.parquet", f"file:{tmp_path}/x", source.ids)
     assert not (tmp_path / "x").exists()
+
+
+MAPPED_COLUMNS = (
+    "id LONG, l ARRAY<INT>, m MAP<STRING, LONG>, s STRUCT<a: INT, inner: ARRAY<STRING>>,"
+    " ls ARRAY<STRUCT<x: INT, y: STRING>>"
+)
+MAPPED_ROWS = """
+SELECT id, array(int(id), 7) AS l, map('k', id) AS m,
+  named_struct('a', int(id), 'inner', array(string(id))) AS s,
+  array(named_struct('x', int(id), 'y', 'q')) AS ls
+FROM range({start}, {stop}, 1, 2)
+"""
+
+
+def make(spark: SparkSession, path: Path, mode: str) -> None:
+    create(spark, path, MAPPED_COLUMNS, properties={"delta.columnMapping.mode": mode})
+    sql(spark, path, f"INSERT INTO {{T}} {MAPPED_ROWS.format(start=0, stop=40)}")
+    sql(spark, path, "DELETE FROM {T} WHERE id % 5 = 0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_children_of_arrays_and_maps_are_readable_with_column_mapping(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    path, target = tmp_path / "t", f"lake.copies.mapped_{mode}"
+    make(spark, path, mode)
+    with pytest.raises(UnsupportedFeatureError, match=r"arrays and maps, the first is .*parquet"):
+        delvec.convert(spark, path, target)
+    first = delvec.convert(spark, path, target, copy_files=True, verify="rows")
+    assert (first.files_added, first.files_copied, first.vectors_added) == (2, 2, 2)
+    assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, path))
+
+    # Vectors of copies are replaced, new files are copied, and known ones are not copied again.
+    sql(spark, path, "DELETE FROM {T} WHERE id % 7 = 0")
+    sql(spark, path, f"INSERT INTO {{T}} {MAPPED_ROWS.format(start=100, stop=104)}")
+    sql(spark, path, "ALTER TABLE {T} RENAME COLUMN l TO list")
+    plan = delvec.plan_conversion(spark, path, target, copy_files=True)
+    assert plan.mode == "incremental"
+    assert plan.counts()["add"] == plan.apply("rows").files_copied > 0
+    assert plan.counts()["vector-replace"] == 2
+    assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, path))
+
+    sql(spark, path, "OPTIMIZE {T}")
+    assert delvec.convert(spark, path, target, copy_files=True, verify="rows").files_copied == 1
+    assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, path))
+
+
+@pytest.mark.slow
+def test_files_without_any_ids_are_shared_after_column_mapping_was_switched_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, target = tmp_path / "t", "lake.copies.upgraded"
+    sql(spark, path, f"CREATE TABLE {{T}} ({MAPPED_COLUMNS}) USING delta")
+    sql(spark, path, f"INSERT INTO {{T}} {MAPPED_ROWS.format(start=0, stop=40)}")
+    properties = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
+    sql(spark, path, f"ALTER TABLE {{T}} SET TBLPROPERTIES ({properties})")
+    sql(spark, path, "DELETE FROM {T} WHERE id % 5 = 0")
+    report = delvec.convert(spark, path, target, verify="rows")
+    assert (report.files_added, report.files_copied) == (2, 0)
+    assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, path))

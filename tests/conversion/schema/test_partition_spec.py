@@ -29,6 +29,10 @@ def spec_of(metadata: Metadata) -> PartitionSpec:
     return partition_spec(metadata, schema_of(metadata), table="db.t")
 
 
+def by_p(kind: str) -> Metadata:
+    return metadata_of(column("a", "long"), column("p", kind), partitions=["p"])
+
+
 def generated(name: str, kind: str, expression: str) -> dict[str, Any]:
     return column(name, kind, {"delta.generationExpression": expression})
 
@@ -98,34 +102,28 @@ class TestValues:
     def test_each_type_has_its_form(
         self, tmp_path: Path, kind: str, text: str, expected: object
     ) -> None:
-        metadata = metadata_of(column("a", "long"), column("p", kind), partitions=["p"])
+        metadata = by_p(kind)
         found = values_of(tmp_path, metadata, {"p": text}, {"p": None}, {})
         assert found == [[expected], [None], [None]]
         assert type(found[0][0]) is type(expected)
 
-    def test_instants_without_a_zone_are_read_in_the_sessions(self, tmp_path: Path) -> None:
-        metadata = metadata_of(column("a", "long"), column("p", "timestamp"), partitions=["p"])
-        values = {"p": "2020-07-01 00:00:00"}
-        found = values_of(tmp_path, metadata, values, time_zone="Europe/Berlin")
+    def test_zones_zeros_and_what_is_no_number(self, tmp_path: Path) -> None:
+        """An instant without a zone is one of the session's, both zeros are one."""
+        values, zone = {"p": "2020-07-01 00:00:00"}, "Europe/Berlin"
+        found = values_of(tmp_path / "zone", by_p("timestamp"), values, time_zone=zone)
         assert found == [["2020-06-30T22:00:00.000000+00:00"]]
-
-    def test_both_zeros_are_one(self, tmp_path: Path) -> None:
-        metadata = metadata_of(column("a", "long"), column("p", "double"), partitions=["p"])
-        files = files_of(tmp_path, metadata, {"partitionValues": {"p": "-0.0"}})
-        assert partition_json(files, spec_of(metadata)).to_pylist() == ["[0.0]"]
-
-    def test_not_a_number_is_refused_with_the_file(self, tmp_path: Path) -> None:
-        metadata = metadata_of(column("a", "long"), column("p", "float"), partitions=["p"])
+        [[zero]] = values_of(tmp_path / "zero", by_p("double"), {"p": "-0.0"})
+        assert str(zero) == "0.0"
         with pytest.raises(UnsupportedFeatureError, match=r"NaN .*'p' of part-1\.parquet"):
-            values_of(tmp_path, metadata, {"p": "1"}, {"p": "NaN"})
+            values_of(tmp_path / "nan", by_p("float"), {"p": "1"}, {"p": "NaN"})
 
     @pytest.mark.parametrize(
         ("kind", "text"), [("date", "+12345-01-01"), ("date", "0000-01-01"), ("long", "x")]
     )
-    def test_what_is_no_value_is_refused_with_the_file(
+    def test_what_is_no_value_is_refused_by_file(
         self, tmp_path: Path, kind: str, text: str
     ) -> None:
-        metadata = metadata_of(column("a", "long"), column("p", kind), partitions=["p"])
+        metadata = by_p(kind)
         with pytest.raises(FormatError, match=r"'p' of part-1\.parquet.*expected a") as caught:
             values_of(tmp_path, metadata, {"p": None}, {"p": text})
         assert caught.value.path == str(tmp_path)
@@ -197,25 +195,20 @@ class TestGeneratedColumns:
         assert [field.name for field in spec.fields] == ["p"]
 
     def test_values_are_units_since_1970(self, tmp_path: Path) -> None:
-        metadata = metadata_of(
-            column("c", "timestamp_ntz"),
-            generated("y", "integer", "YEAR(c)"),
-            generated("m", "integer", "MONTH(c)"),
-            generated("d", "integer", "DAY(c)"),
-            generated("h", "integer", "HOUR(c)"),
-            column("b", "date"),
-            generated("by", "integer", "YEAR(b)"),
-            generated("bm", "integer", "MONTH(b)"),
-            column("e", "timestamp_ntz"),
-            generated("ey", "integer", "YEAR(e)"),
-            column("f", "timestamp_ntz"),
-            generated("fd", "date", "CAST(f AS DATE)"),
-            column("g", "date"),
-            generated("gy", "integer", "YEAR(g)"),
-            generated("gm", "integer", "MONTH(g)"),
-            generated("gd", "integer", "DAY(g)"),
-            partitions=["y", "m", "d", "h", "by", "bm", "ey", "fd", "gy", "gm", "gd"],
-        )
+        # Sources, and for each the units of its partitions, which stand beside it.
+        parts = {"c": "YEAR MONTH DAY HOUR", "b": "YEAR MONTH", "e": "YEAR", "g": "YEAR MONTH DAY"}
+        columns = [
+            each
+            for source, units in parts.items()
+            for each in (
+                column(source, "date" if source in "bg" else "timestamp_ntz"),
+                *(generated(f"{source}{u}", "integer", f"{u}({source})") for u in units.split()),
+            )
+        ]
+        columns += [column("f", "timestamp_ntz"), generated("fd", "date", "CAST(f AS DATE)")]
+        of_c, of_b, of_e = (f"c{u}" for u in parts["c"].split()), ("bYEAR", "bMONTH"), "eYEAR"
+        partitions = [*of_c, *of_b, of_e, "fd", "gYEAR", "gMONTH", "gDAY"]
+        metadata = metadata_of(*columns, partitions=partitions)
         names = metadata.partition_columns
         epoch = ["1970", "1", "1", "0", "1970", "1", "1970", "1970-01-01", "1970", "1", "1"]
         early = ["1969", "12", "31", "23", "1969", "12", "1", "1969-12-31", "12345", "2", "28"]
@@ -235,7 +228,7 @@ class TestGeneratedColumns:
     @pytest.mark.parametrize(
         ("month", "day"), [("13", "1"), ("0", "1"), ("2", "30"), ("1", "0"), (None, "1")]
     )
-    def test_parts_that_are_no_time_are_refused_with_the_file(
+    def test_parts_that_are_no_time_are_refused(
         self, tmp_path: Path, month: str | None, day: str
     ) -> None:
         metadata = metadata_of(
