@@ -48,7 +48,7 @@ ALLOWED_FUNCTIONS: Final = "spark.delvec.write.allowedFunctions"
 class StoredExpression:
     """SQL that a table has for its rows: whoever writes the table's log has written it.
 
-    Only `spark.delta.write.constraints` makes columns of such texts.
+    Only `spark.delta.write.stored_expressions` makes columns of such texts.
     """
 
     kind: Kind

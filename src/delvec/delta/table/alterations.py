@@ -248,7 +248,7 @@ class TableAlterations(TableHandle):
         if self.spark is None:
             require_plain(self.storage.root, metadata)
         else:
-            from delvec.spark.delta.write.constraints import require_allowed  # noqa: PLC0415
+            from delvec.spark.delta.write.stored_expressions import require_allowed  # noqa: PLC0415
 
             require_allowed(self.spark, self.storage.root, metadata)
 

@@ -19,7 +19,7 @@ from delvec.delta.schema.expressions import (
 )
 from delvec.delta.schema.types import StructType
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
-from delvec.spark.delta.write.constraints import stored_column
+from delvec.spark.delta.write.stored_expressions import stored_column
 from delvec.spark.types import schema_of, table_schema
 
 pytestmark = pytest.mark.spark

@@ -27,10 +27,11 @@ from delvec.spark.delta.scan.conditions import aliased, to_predicate, to_sql
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write import conform_rows
 from delvec.spark.delta.write.clauses import expression
-from delvec.spark.delta.write.constraints import Rule, require_allowed
+from delvec.spark.delta.write.constraints import Rule
 from delvec.spark.delta.write.data_files import WrittenFiles, partition_string, store_change_rows
 from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.rewrite import store_rows
+from delvec.spark.delta.write.stored_expressions import require_allowed
 from delvec.spark.engine import time_zone
 from delvec.spark.failures import violation
 from delvec.spark.jobs import stage_rows

@@ -26,7 +26,8 @@ from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.report.hints import argument, format_hint
 from delvec.spark import jvm
-from delvec.spark.delta.write.constraints import Rule, rules_of, stored_column, stored_columns
+from delvec.spark.delta.write.constraints import Rule, rules_of
+from delvec.spark.delta.write.stored_expressions import stored_column, stored_columns
 from delvec.spark.failures import fail_on_misfit, translate_errors
 from delvec.spark.types import spark_type
 
