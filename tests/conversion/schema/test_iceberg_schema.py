@@ -13,8 +13,13 @@ from delvec.conversion.schema.evolution import (
     require_partition_types,
     wider_columns,
 )
-from delvec.conversion.schema.iceberg_schema import FIRST_OWN_ID, TargetSchema, target_schema
-from delvec.conversion.schema.iceberg_schema import full_name, walk_iceberg
+from delvec.conversion.schema.iceberg_schema import (
+    FIRST_OWN_ID,
+    TargetSchema,
+    full_name,
+    target_schema,
+    walk_iceberg,
+)
 from delvec.conversion.schema.partition_spec import partition_spec
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError, UnsupportedFeatureError
