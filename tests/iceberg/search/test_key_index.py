@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import delvec
 from delvec import IcebergTable
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
-from delvec.iceberg.search import index_search, index_update
+from delvec.iceberg.search import finder, index_update
 from delvec.iceberg.search.finder import _Lookup, find_by_index
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import KeyIndex, drop_index, open_index, sorted_by_hash
@@ -356,7 +356,7 @@ def test_few_keys_read_a_part_of_the_index(spark: SparkSession) -> None:
 
 def read(index: KeyIndex, hashes: list[int]) -> tuple[int, int, str]:
     """The entries of hashes that are found, the rows that are read for them, and the plan."""
-    rows = index.entries().where(index_search._is_one_of(F.col("hash"), hashes))
+    rows = index.entries().where(finder._is_one_of(F.col("hash"), hashes))
     plan = rows._jdf.queryExecution().executedPlan()
     found = len(rows.collect())
     [scan] = [plan.collectLeaves().apply(n) for n in range(plan.collectLeaves().size())]
@@ -369,7 +369,7 @@ def test_partitions_sequences_and_positions_count(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, version: int, *, few: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(index_search, "FEW_KEYS", 0)
+        monkeypatch.setattr(finder, "FEW_KEYS", 0)
     table = open_new(spark, "k bigint, p string", "PARTITIONED BY (p)", version)
     columns = "k bigint, p string"
     for p in ("a", "b"):
@@ -399,7 +399,7 @@ def test_keys_that_are_read_otherwise_now_are_joined(spark: SparkSession) -> Non
 
 
 def test_many_rows_are_compared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_search, "_MOST_FOUND", 5)
+    monkeypatch.setattr(finder, "_MOST_FOUND", 5)
     table = open_new(spark, "k bigint, n int")
     put(table, [(n % 2, n) for n in range(12)], "k bigint, n int")
     index = indexed(table)
