@@ -21,7 +21,7 @@ from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.commit import commit as attempts
 from delvec.iceberg.commit.branch_commit import commit_change
 from delvec.iceberg.commit.lock import hold_lock
-from delvec.iceberg.resolve import resolve as step
+from delvec.iceberg.resolve import step
 from delvec.iceberg.resolve.plan import ResolveOptions
 from delvec.iceberg.resolve.resolve import resolve
 from delvec.iceberg.search.key_index import open_index

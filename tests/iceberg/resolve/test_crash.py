@@ -18,9 +18,9 @@ from delvec import IcebergTable
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commit.lock_state import lock_tags
 from delvec.iceberg.resolve import resolve as resolver
-from delvec.iceberg.resolve import resolve as step
+from delvec.iceberg.resolve import step
 from delvec.iceberg.resolve.find import FoundRows
-from delvec.iceberg.resolve.resolve import Step
+from delvec.iceberg.resolve.step import Step
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
 from tests.conversion.targets import Killed, numbered

@@ -13,7 +13,7 @@ from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.file_scan import write_data_files
 from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.commit.marks import read_progress
-from delvec.iceberg.resolve import resolve as step
+from delvec.iceberg.resolve import step
 from tests.iceberg.deletes.tables import by_spark, deletes_of, open_new
 
 pytestmark = pytest.mark.spark
