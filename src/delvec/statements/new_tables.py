@@ -1,0 +1,273 @@
+"""CREATE, REPLACE and ALTER of Delta tables by Spark's catalog, and tables made of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import DataType, StructType
+
+from delvec.delta.alter.operations import TableDescription
+from delvec.delta.log.segment import Segment
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.types import Field
+from delvec.delta.table import DeltaTable
+from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.spark import jvm
+from delvec.spark.delta.write.create import create_with_rows, with_rows
+from delvec.spark.engine import open_storage
+from delvec.spark.jvm import class_name
+from delvec.spark.types import schema_of
+from delvec.statements.known_tables import KnownTable, java_table, known
+from delvec.storage.listed_files import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What Spark's catalog keeps beside the properties of the user.
+_RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
+_OPTION: Final = "option."
+# Names of Spark in a column's metadata, and those of Delta.
+_METADATA: Final = {
+    "GENERATION_EXPRESSION": "delta.generationExpression",
+    "generationExpression": "delta.generationExpression",
+    "identity.start": "delta.identity.start",
+    "identity.step": "delta.identity.step",
+    "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
+}
+_DROPPED: Final = frozenset({"EXISTS_DEFAULT"})
+
+
+
+
+@dataclass(eq=False)
+class StagedTable:
+    """A table that a CREATE or REPLACE is about to make, with its rows if it gets any."""
+
+    name: str
+    snapshot: Snapshot  # of no version: the definition only
+    how: str
+    identifier: Any
+    path: str
+    is_external: bool
+    registers: bool
+    wanted: TableDescription
+    rows: DataFrame | None = None
+    options: Mapping[str, str] | None = None
+
+
+def stage(  # noqa: PLR0913
+    spark: SparkSession,
+    how: str,
+    identifier: Any,  # noqa: ANN401
+    title: str,
+    path: str | None,
+    columns: Any,  # noqa: ANN401
+    partitions: Any,  # noqa: ANN401
+    properties: Any,  # noqa: ANN401
+    of_writer: bool,  # noqa: FBT001
+) -> Any:  # noqa: ANN401
+    """Return a table that is committed with its rows, as `DeltaTable.java`."""
+    given = {str(key): str(properties.get(key)) for key in list(properties.keySet())}
+    location = path or given.get("location")
+    is_external = location is not None and "is_managed_location" not in given
+    if location is None:
+        location = _default_location(spark, identifier)
+    place = local_path(location)
+    wanted = _description(spark, columns, partitions, given)
+    storage = open_storage(spark, place)
+    state = wanted.state()
+    segment = Segment(-1, None, (), 0)
+    snapshot = Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
+    staged = StagedTable(
+        title, snapshot, how, identifier, place, is_external, path is None, wanted
+    )
+    return java_table(spark, staged)  # type: ignore[arg-type]
+
+
+def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
+    """Commit a staged table, and register it in the catalog."""
+    staged: StagedTable = known(table)  # type: ignore[assignment]
+    exists = DeltaTable.is_delta_table(staged.path, spark=spark)
+    if staged.how == "replace" and not exists:
+        raise TableNotFoundError(
+            f"there is no table {staged.name} to replace",
+            table=staged.name,
+            hint="CREATE OR REPLACE TABLE makes it",
+        )
+    if staged.rows is not None:
+        _commit_rows(spark, staged, staged.rows, exists=exists)
+    elif not exists or staged.how != "create":
+        DeltaTable.create(
+            spark,
+            staged.path,
+            staged.wanted.schema,
+            staged.wanted.partition_by,
+            staged.wanted.properties,
+            mode="replace" if exists else "error",
+            description=staged.wanted.description,
+        )
+    else:
+        _require_same(spark, staged)
+    if staged.registers:
+        _register(spark, staged)
+
+
+def abort_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401, ARG001
+    """Forget a staged table: nothing was written for it."""
+
+
+def create_as(
+    spark: SparkSession, path: str, wanted: TableDescription, rows: DataFrame
+) -> None:
+    """Create a table at a path from rows, in one commit."""
+    create_with_rows(spark, open_storage(spark, path), wanted, rows)
+
+
+def definition_of(
+    schema: StructType, partitions: Sequence[str], options: Mapping[str, str]
+) -> TableDescription:
+    """Return the definition of a table that a DataFrame writer makes."""
+    properties = {key: value for key, value in options.items() if key.startswith("delta.")}
+    return TableDescription(schema_of(_nullable(schema)), tuple(partitions), properties, None, None)
+
+
+def alter(spark: SparkSession, table: Any, changes: Any) -> None:  # noqa: ANN401
+    """Carry out an ALTER TABLE: each change is a commit of its own, but for properties."""
+    delta = known(table).table
+    properties: dict[str, str] = {}
+    removed: list[str] = []
+    columns: list[Any] = []
+    for change in list(changes):
+        kind = class_name(change)
+        if kind == "SetProperty":
+            properties[str(change.property())] = str(change.value())
+        elif kind == "RemoveProperty":
+            removed.append(str(change.property()))
+        elif kind == "AddColumn":
+            columns.append(change)
+        elif kind == "RenameColumn":
+            delta.rename_column(_path(change.fieldNames()), str(change.newName()))
+        elif kind == "DeleteColumn":
+            delta.drop_column(_path(change.fieldNames()))
+        else:
+            raise UnsupportedFeatureError(
+                f"ALTER TABLE of {delta.storage.root} with {kind}",
+                feature=kind,
+                hint="rename, add and drop columns, or set properties",
+            )
+    if properties:
+        delta.set_properties(properties)
+    if removed:
+        delta.unset_properties(removed, if_exists=True)
+
+
+def _commit_rows(
+    spark: SparkSession, staged: StagedTable, rows: DataFrame, *, exists: bool
+) -> None:
+    if not exists:
+        create_as(spark, staged.path, staged.wanted, rows)
+        return
+    if staged.how == "create":
+        raise InvalidArgumentError(
+            f"there is a table at {staged.path} already",
+            hint="CREATE OR REPLACE TABLE replaces it",
+        )
+    table = DeltaTable.for_path(spark, staged.path)
+    operation = "CREATE OR REPLACE TABLE AS SELECT"
+    table.run(operation, with_rows(operation, staged.wanted, rows), {})
+
+
+def _require_same(spark: SparkSession, staged: StagedTable) -> None:
+    """Let CREATE TABLE adopt what is at a location, if it says nothing else of it."""
+    own = DeltaTable.for_path(spark, staged.path).snapshot().metadata
+    wanted = staged.wanted
+    if wanted.schema.fields and wanted.schema.names != own.schema.names:
+        raise InvalidArgumentError(
+            f"the table at {staged.path} has the columns {', '.join(own.schema.names)}, not"
+            f" {', '.join(wanted.schema.names)}",
+            hint="omit the columns, or name another location",
+        )
+
+
+def _description(
+    spark: SparkSession,
+    columns: Any,  # noqa: ANN401
+    partitions: Any,  # noqa: ANN401
+    given: Mapping[str, str],
+) -> TableDescription:
+    types = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.CatalogV2Util")
+    schema = StructType.fromJson(
+        __import__("json").loads(types.v2ColumnsToStructType(columns).json())
+    )
+    for each in schema.fields:
+        each.metadata = {
+            _METADATA.get(key, key): value
+            for key, value in (each.metadata or {}).items()
+            if key not in _DROPPED
+        }
+    names = []
+    for transform in list(partitions):
+        if transform.name() != "identity":
+            raise UnsupportedFeatureError(
+                f"a Delta table is partitioned by columns, not by {transform.describe()}",
+                feature=str(transform.name()),
+                hint="partition by a generated column",
+            )
+        names.append(".".join(list(transform.references()[0].fieldNames())))
+    properties = {
+        key: value
+        for key, value in given.items()
+        if key not in _RESERVED
+        and not key.startswith(_OPTION)
+        and key not in ("is_managed_location", "table_type")
+        and f"{_OPTION}{key}" not in given
+    }
+    return TableDescription(schema_of(schema), tuple(names), properties, None, given.get("comment"))
+
+
+def _nullable(schema: StructType) -> StructType:
+    return StructType.fromJson(schema.jsonValue())
+
+
+def _default_location(spark: SparkSession, identifier: Any) -> str:  # noqa: ANN401
+    catalog = jvm.session_of(spark).sessionState().catalog()
+    return str(catalog.defaultTablePath(_table_identifier(spark, identifier)).toString())
+
+
+def _table_identifier(spark: SparkSession, identifier: Any) -> Any:  # noqa: ANN401
+    option = jvm.java_class(spark, "scala.Option")
+    [database] = list(identifier.namespace())
+    names = jvm.java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
+    return names(str(identifier.name()), option.apply(database))
+
+
+def _register(spark: SparkSession, staged: StagedTable) -> None:
+    """Register a table as delta-spark does: without columns and properties, which the log has."""
+    catalog = jvm.session_of(spark).sessionState().catalog()
+    name = _table_identifier(spark, staged.identifier)
+    if catalog.tableExists(name):
+        return
+    tables = "org.apache.spark.sql.catalyst.catalog"
+    option = jvm.java_class(spark, "scala.Option")
+    kinds = jvm.java_class(spark, f"{tables}.CatalogTableType")
+    location = option.apply(jvm.java_class(spark, "org.apache.hadoop.fs.Path")(staged.path).toUri())
+    none = jvm.java_class(spark, f"{tables}.CatalogStorageFormat").empty()
+    rest = [none.productElement(number) for number in range(1, none.productArity())]
+    storage = jvm.java_class(spark, f"{tables}.CatalogStorageFormat")(location, *rest)
+    kind = kinds.EXTERNAL() if staged.is_external else kinds.MANAGED()
+    empty = jvm.java_type(spark, StructType([]))
+    module = getattr(jvm.java_class(spark, f"{tables}.CatalogTable$"), "MODULE$")
+    arguments = [name, kind, storage, empty, option.apply("delta")]
+    # Versions of Spark add arguments, all with a default.
+    methods = {method.getName() for method in list(module.getClass().getMethods())}
+    while f"apply$default${len(arguments) + 1}" in methods:
+        arguments.append(getattr(module, f"apply$default${len(arguments) + 1}")())
+    catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)  # noqa: FBT003
+
+
+def _path(parts: Any) -> str:  # noqa: ANN401
+    from delvec.identifiers import quote_if_needed
+
+    return ".".join(quote_if_needed(str(each)) for each in list(parts))

@@ -1,0 +1,270 @@
+"""DELETE, UPDATE and MERGE INTO of Delta tables, as Spark has parsed them.
+
+The rule of the analyzer hands over a statement whose expressions nobody has resolved; what is
+returned is a command that Spark runs, and shows in EXPLAIN.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql.types import LongType, StructField, StructType
+
+from delvec.identifiers import quote
+from delvec.spark import jvm
+from delvec.spark.catalyst import column_of, name_of, rebuild
+from delvec.spark.jvm import class_name
+from delvec.statements.known_tables import KnownTable, known
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from delvec.delta.write.report import WriteReport
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+_KEPT: Final = 1000
+_NUMBERS: Final = count(1)
+_pending: Final[OrderedDict[int, tuple[StructType, Callable[[], Rows]]]] = OrderedDict()
+_AFFECTED: Final = ("num_affected_rows",)
+_MERGED: Final = (*_AFFECTED, "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
+
+
+def statement(spark: SparkSession, kind: str, plan: Any) -> Any | None:  # noqa: ANN401
+    """Return the command for a statement on a Delta table; None if it is none of ours."""
+    make = {"DeleteFromTable": _delete, "UpdateTable": _update, "MergeIntoTable": _merge}.get(kind)
+    if make is None:
+        return None
+    relation = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
+    found = _target(spark, relation)
+    return None if found is None else make(spark, plan, *found)
+
+
+def run(spark: SparkSession, key: int) -> Any:  # noqa: ANN401
+    """Carry out a statement and return its rows, as Spark's own."""
+    schema, carry_out = _pending[key]
+    rows = carry_out()
+    if not rows:
+        return jvm.to_seq(spark, [])
+    made = spark.createDataFrame(rows, schema)._jdf.collectAsList()  # noqa: SLF001
+    return jvm.to_seq(spark, list(made))
+
+
+def command(
+    spark: SparkSession, title: str, schema: StructType, carry_out: Callable[[], Rows]
+) -> Any:  # noqa: ANN401
+    """Return a command of Spark that Python carries out."""
+    key = next(_NUMBERS)
+    _pending[key] = schema, carry_out
+    while len(_pending) > _KEPT:
+        _pending.popitem(last=False)
+    types = jvm.java_class(spark, "org.apache.spark.sql.catalyst.types.DataTypeUtils")
+    output = types.toAttributes(jvm.java_type(spark, schema))
+    return jvm.java_class(spark, "delvec.sql.Statement")(title, output, key)
+
+
+def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
+    """Return the Delta table that a name in a statement means, if it means one."""
+    state = jvm.session_of(spark).sessionState()
+    manager = state.catalogManager()
+    names = list(parts)
+    if len(names) > 1 and names[0].lower() == "spark_catalog":
+        del names[0]
+    elif len(names) > 1 and manager.isCatalogRegistered(names[0]):
+        return None
+    elif len(names) == 1:
+        if manager.currentCatalog().name() != "spark_catalog":
+            return None
+        if state.catalog().getRawTempView(names[0]).isDefined():
+            return None
+        names = [*manager.currentNamespace(), *names]
+    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
+    strings = jvm.java_class(spark, "java.lang.String")
+    identifier = identifiers.of(jvm.array_of(spark, strings, names[:-1]), names[-1])
+    try:
+        found = manager.catalog("spark_catalog").loadTable(identifier)
+    except Py4JJavaError as error:
+        if class_name(error.java_exception).startswith("NoSuch"):
+            return None
+        raise
+    return known(found) if class_name(found) == "DeltaTable" else None
+
+
+def _target(
+    spark: SparkSession, relation: Any
+) -> tuple[KnownTable, tuple[str, ...], str | None] | None:
+    """Return the table of a statement, its name in parts, and its alias."""
+    alias = None
+    if class_name(relation) == "SubqueryAlias":
+        relation, alias = relation.child(), str(relation.alias())
+    if class_name(relation) != "UnresolvedRelation":
+        return None
+    parts = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
+    found = table_of(spark, parts)
+    return None if found is None else (found, parts, alias)
+
+
+def _delete(
+    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Any:  # noqa: ANN401
+    condition = _condition(spark, plan.condition(), parts, alias)
+
+    def carry_out() -> Rows:
+        return [(found.table.delete(condition).rows_deleted,)]
+
+    return command(spark, f"DELETE FROM {found.name}", _longs(_AFFECTED), carry_out)
+
+
+def _update(
+    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Any:  # noqa: ANN401
+    given = plan.condition()
+    condition = None
+    if given.isDefined():
+        condition = _condition(spark, given.get(), parts, alias)
+    rename = _renaming(spark, [(parts, alias, None)])
+    values = _assigned(spark, plan.assignments(), rename)
+
+    def carry_out() -> Rows:
+        return [(found.table.update(values, condition).rows_updated,)]
+
+    return command(spark, f"UPDATE {found.name}", _longs(_AFFECTED), carry_out)
+
+
+def _merge(
+    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Any:  # noqa: ANN401
+    source, source_parts, source_alias = _source(spark, plan.sourceTable())
+    target_name = alias or parts[-1]
+    source_name = source_alias or (source_parts[-1] if source_parts else "__source")
+    if source_name.lower() == target_name.lower():
+        source_name += "_source"
+    rename = _renaming(
+        spark, [(parts, alias, target_name), (source_parts, source_alias, source_name)]
+    )
+    on = column_of(spark, rename(plan.mergeCondition()))
+    clauses = [
+        clause
+        for of, actions in (
+            ("matched", plan.matchedActions()),
+            ("not_matched", plan.notMatchedActions()),
+            ("not_matched_by_source", plan.notMatchedBySourceActions()),
+        )
+        for clause in _clauses(spark, of, actions, rename)
+    ]
+    evolves = bool(plan.withSchemaEvolution()) or _is_on(
+        spark, "spark.databricks.delta.schema.autoMerge.enabled"
+    )
+
+    def carry_out() -> Rows:
+        builder = found.table.merge(
+            source(),
+            on,
+            source_alias=source_name,
+            target_alias=target_name,
+            merge_schema=evolves,
+        )
+        for method, arguments in clauses:
+            builder = getattr(builder, method)(**arguments)
+        report: WriteReport = builder.execute()
+        figures = (report.rows_updated, report.rows_deleted, report.rows_inserted)
+        return [(sum(figures), *figures)]
+
+    return command(spark, f"MERGE INTO {found.name}", _longs(_MERGED), carry_out)
+
+
+def _source(
+    spark: SparkSession, plan: Any
+) -> tuple[Callable[[], DataFrame], tuple[str, ...], str | None]:
+    alias = None
+    if class_name(plan) == "SubqueryAlias":
+        plan, alias = plan.child(), str(plan.alias())
+    parts: tuple[str, ...] = ()
+    if class_name(plan) == "UnresolvedRelation":
+        parts = tuple(str(each) for each in jvm.items(plan.multipartIdentifier()))
+    return partial(jvm.frame_of, spark, plan), parts, alias
+
+
+def _clauses(
+    spark: SparkSession, of: str, actions: Any, rename: Callable[[Any], Any]
+) -> Iterable[tuple[str, dict[str, Any]]]:
+    for action in jvm.items(actions):
+        kind = class_name(action)
+        arguments: dict[str, Any] = {}
+        if action.condition().isDefined():
+            arguments["condition"] = column_of(spark, rename(action.condition().get()))
+        if kind in ("UpdateAction", "InsertAction"):
+            name = "set" if kind == "UpdateAction" else "values"
+            arguments[name] = _assigned(spark, action.assignments(), rename)
+        what = {
+            "DeleteAction": "delete",
+            "UpdateAction": "update",
+            "UpdateStarAction": "update_all",
+            "InsertAction": "insert",
+            "InsertStarAction": "insert_all",
+        }[kind]
+        yield f"when_{of}_{what}", arguments
+
+
+def _condition(
+    spark: SparkSession, expression: Any, parts: tuple[str, ...], alias: str | None
+) -> Column | None:
+    if class_name(expression) == "Literal" and expression.value() is True:
+        return None
+    return column_of(spark, _renaming(spark, [(parts, alias, None)])(expression))
+
+
+def _assigned(
+    spark: SparkSession, assignments: Any, rename: Callable[[Any], Any]
+) -> dict[str, Column]:
+    """Return assignments as a mapping; a field of a struct keeps its path."""
+    found = {}
+    for each in jvm.items(assignments):
+        parts = [str(part) for part in jvm.items(rename(each.key()).nameParts())]
+        name = parts[0] if len(parts) == 1 else ".".join(map(quote, parts))
+        found[name] = column_of(spark, rename(each.value()))
+    return found
+
+
+def _renaming(
+    spark: SparkSession, names: Sequence[tuple[tuple[str, ...], str | None, str | None]]
+) -> Callable[[Any], Any]:
+    """Return what replaces the qualifiers of columns: of each table by a name, or by none.
+
+    Of a table without an alias every end of its full name is a qualifier.
+    """
+    qualifiers: dict[tuple[str, ...], str | None] = {}
+    for parts, alias, name in names:
+        if alias is not None:
+            qualifiers[(alias.lower(),)] = name
+            continue
+        lower = tuple(part.lower() for part in parts)
+        qualifiers |= {lower[start:]: name for start in range(len(lower))}
+
+    def replace(kind: str, node: Any, _: object) -> Any | None:  # noqa: ANN401
+        if kind == "UnresolvedAttribute":
+            parts = [str(each) for each in jvm.items(node.nameParts())]
+            for length in range(len(parts) - 1, 0, -1):
+                key = tuple(part.lower() for part in parts[:length])
+                if key in qualifiers:
+                    name = qualifiers[key]
+                    return name_of(spark, [*([name] if name else []), *parts[length:]])
+        return None
+
+    def rename(expression: Any) -> Any:  # noqa: ANN401
+        new = rebuild(spark, expression, replace)
+        return expression if new is None else new
+
+    return rename
+
+
+def _is_on(spark: SparkSession, key: str) -> bool:
+    return (spark.conf.get(key, None) or "").lower() == "true"
+
+
+def _longs(names: Sequence[str]) -> StructType:
+    return StructType([StructField(name, LongType()) for name in names])
