@@ -1,9 +1,11 @@
 package delvec.sql;
 
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -88,9 +90,15 @@ public class Rules extends AbstractFunction1 {
       if (kind.equals("DeleteFromTable")
           || kind.equals("UpdateTable")
           || kind.equals("MergeIntoTable")
+          || kind.equals("CreateTableLikeCommand")
           || kind.equals("UnresolvedTableValuedFunction")
-          || (kind.equals("UnresolvedRelation") || kind.equals("UnresolvedDataSource"))
-              && ((LogicalPlan) plan).isStreaming()) {
+              && plan.toString().toLowerCase().contains("table_changes")
+          || kind.equals("UnresolvedRelation")
+              && (((UnresolvedRelation) plan).isStreaming()
+                  || ((UnresolvedRelation) plan).options().containsKey("readChangeFeed"))
+          || kind.equals("UnresolvedDataSource")
+              && ((UnresolvedDataSource) plan).isStreaming()
+              && ((UnresolvedDataSource) plan).format().equalsIgnoreCase("delta")) {
         return Link.ask("early", new Object[] {session, kind, plan});
       }
       return null;

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.statements import known_tables, new_tables, row_changes, row_writes
+from delvec.statements import commands, known_tables, new_tables, relations, row_changes, row_writes
 from delvec.statements.known_tables import session_of_java
 from delvec.statements.refusals import thrown
 
@@ -58,6 +58,8 @@ def enable_sql(spark: SparkSession) -> SparkSession:
     _install(spark)
     opened = SparkSession(spark.sparkContext, jvm.session_of(spark).cloneSession())
     opened.conf.set(CATALOG, _OURS)
+    # For `newSession`, which starts from the settings of the application.
+    spark.sparkContext._jsc.sc().conf().set(CATALOG, _OURS)  # noqa: SLF001
     return opened
 
 
@@ -119,15 +121,26 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "open": known_tables.open_by_options,
     "exists": known_tables.exists,
     "read": known_tables.rows_of,
-    "early": row_changes.statement,
+    "early": lambda spark, kind, plan: _EARLY[kind](spark, plan),
     "write": row_writes.statement,
     "save": row_writes.save,
     "batch": row_writes.write_batch,
-    "run": row_changes.run,
+    "run": commands.run,
     "stage": new_tables.stage,
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
     "alter": new_tables.alter,
+}
+
+
+_EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
+    "DeleteFromTable": row_changes.delete,
+    "UpdateTable": row_changes.update,
+    "MergeIntoTable": row_changes.merge,
+    "CreateTableLikeCommand": new_tables.created_like,
+    "UnresolvedRelation": relations.by_name,
+    "UnresolvedDataSource": relations.streamed_path,
+    "UnresolvedTableValuedFunction": relations.changes_of,
 }
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.spark import jvm
+from delvec.spark.jvm import class_name
 from delvec.spark.types import spark_type
 from delvec.storage.listed_files import local_path
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
 
 _KEPT: Final = 1000
+_AT_VERSION: Final = re.compile(r"(.+)@v(\d{1,18})")
 _NUMBERS: Final = count(1)
 _sessions: Final[OrderedDict[str, SparkSession]] = OrderedDict()
 _tables: Final[OrderedDict[int, KnownTable]] = OrderedDict()
@@ -37,7 +40,7 @@ class KnownTable:
     table: DeltaTable
     snapshot: Snapshot
     is_newest: bool
-    changes: Mapping[str, Any] | None = None  # of the change feed, instead of rows
+    changes: DataFrame | None = None  # the change feed, instead of rows
 
 
 def session_of_java(session: Any) -> SparkSession:  # noqa: ANN401
@@ -62,15 +65,15 @@ def load(
     location: str,
     version: str | None,
     timestamp: int | None,
-    registered: object,  # noqa: ARG001
+    registered: object,
 ) -> Any | None:  # noqa: ANN401
     """Return a table of the catalog, or of a path, as `DeltaTable.java`; None if there is none."""
-    path = local_path(location) if ":" in location else location
+    path, at = _at_version(path_of(location)) if registered is None else (path_of(location), None)
     try:
         table = DeltaTable.for_path(spark, path)
     except TableNotFoundError:
         return None
-    at = None if version is None else _version(version)
+    at = at if version is None else _version(version)
     when = None if timestamp is None else _time(timestamp)
     return _java(spark, name, table, at, when)
 
@@ -86,26 +89,78 @@ def open_by_options(spark: SparkSession, options: Any) -> Any:  # noqa: ANN401
     path = given.get("path")
     if path is None:
         raise InvalidArgumentError('format("delta") needs the path of a table', hint="load(path)")
-    path = local_path(path) if path.startswith("file:") else path
+    path, at = _at_version(path_of(path))
+    table = DeltaTable.for_path(spark, path)
+    if (changes := feed(table, given)) is not None:
+        return java_table(
+            spark, KnownTable(f"delta.`{path}`", table, table.snapshot(), is_newest=True, changes=changes)
+        )
     version = given.get("versionasof")
     return _java(
         spark,
         f"delta.`{path}`",
-        DeltaTable.for_path(spark, path),
-        None if version is None else _version(version),
+        table,
+        at if version is None else _version(version),
         given.get("timestampasof"),
     )
+
+
+def feed(table: DeltaTable, options: Mapping[str, str]) -> DataFrame | None:
+    """Return the change feed, if a reader's options ask for it; their names are in lower case."""
+    if options.get("readchangefeed", options.get("readchangedata", "")).lower() != "true":
+        return None
+    given: dict[str, Any] = {}
+    for end, word in (("start", "starting"), ("end", "ending")):
+        if f"{word}version" in options:
+            given[f"{end}_version"] = _version(options[f"{word}version"])
+        if f"{word}timestamp" in options:
+            given[f"{end}_timestamp"] = options[f"{word}timestamp"]
+    return table.changes(**given)
 
 
 def rows_of(spark: SparkSession, table: Any, options: Any) -> Any:  # noqa: ANN401, ARG001
     """Return the plan of a table's rows."""
     found = known(table)
     rows: DataFrame
-    if found.is_newest:
+    if found.changes is not None:
+        rows = found.changes
+    elif found.is_newest:
         rows = found.table.to_df()
     else:
         rows = found.table.to_df(version=found.snapshot.version)
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
+    """Return the Delta table that a name in a statement means, if it means one."""
+    state = jvm.session_of(spark).sessionState()
+    manager = state.catalogManager()
+    names = list(parts)
+    if len(names) > 1 and names[0].lower() == "spark_catalog":
+        del names[0]
+    elif len(names) > 1 and manager.isCatalogRegistered(names[0]):
+        return None
+    elif len(names) == 1:
+        if manager.currentCatalog().name() != "spark_catalog":
+            return None
+        if state.catalog().getRawTempView(names[0]).isDefined():
+            return None
+        names = [*manager.currentNamespace(), *names]
+    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
+    strings = jvm.java_class(spark, "java.lang.String")
+    identifier = identifiers.of(jvm.array_of(spark, strings, names[:-1]), names[-1])
+    try:
+        found = manager.catalog("spark_catalog").loadTable(identifier)
+    except Py4JJavaError as error:
+        if class_name(error.java_exception).startswith("NoSuch"):
+            return None
+        raise
+    return known(found) if class_name(found) == "DeltaTable" else None
+
+
+def path_of(location: str) -> str:
+    """Return a path that a user or a catalog names, without the scheme of local files."""
+    return local_path(location) if location.startswith("file:") else location
 
 
 def _java(
@@ -131,7 +186,7 @@ def java_table(spark: SparkSession, found: KnownTable) -> Any:  # noqa: ANN401
         properties.put(each, value)
     return jvm.java_class(spark, "delvec.sql.DeltaTable")(
         found.name,
-        jvm.java_type(spark, shown_schema(found.snapshot)),
+        jvm.java_type(spark, found.changes.schema if found.changes is not None else shown_schema(found.snapshot)),
         jvm.array_of(spark, transform, partitions),
         properties,
         key,
@@ -171,6 +226,12 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
     if metadata.description:
         shown["comment"] = metadata.description
     return shown
+
+
+def _at_version(path: str) -> tuple[str, int | None]:
+    """Return a path and the version behind it, as in `/lake/orders@v3`."""
+    found = _AT_VERSION.fullmatch(path)
+    return (found[1], int(found[2])) if found else (path, None)
 
 
 def _version(text: str) -> int:

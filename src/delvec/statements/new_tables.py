@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
+from delvec.delta.alter.columns import without_mapping
+from delvec.delta.alter.definition import MANAGED as _MANAGED
 from delvec.delta.alter.operations import TableDescription
 from delvec.delta.log.segment import Segment
 from delvec.delta.log.snapshot import Snapshot
@@ -19,8 +21,8 @@ from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
 from delvec.spark.jvm import class_name
 from delvec.spark.types import schema_of
-from delvec.statements.known_tables import KnownTable, java_table, known
-from delvec.storage.listed_files import local_path
+from delvec.statements.commands import Rows, command
+from delvec.statements.known_tables import java_table, known, path_of, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,18 +30,6 @@ if TYPE_CHECKING:
 # What Spark's catalog keeps beside the properties of the user.
 _RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
 _OPTION: Final = "option."
-# Names of Spark in a column's metadata, and those of Delta.
-_METADATA: Final = {
-    "GENERATION_EXPRESSION": "delta.generationExpression",
-    "generationExpression": "delta.generationExpression",
-    "identity.start": "delta.identity.start",
-    "identity.step": "delta.identity.step",
-    "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
-}
-_DROPPED: Final = frozenset({"EXISTS_DEFAULT"})
-
-
-
 
 @dataclass(eq=False)
 class StagedTable:
@@ -74,9 +64,12 @@ def stage(  # noqa: PLR0913
     is_external = location is not None and "is_managed_location" not in given
     if location is None:
         location = _default_location(spark, identifier)
-    place = local_path(location)
-    wanted = _description(spark, columns, partitions, given)
+    place = path_of(location)
+    wanted = _description(columns, partitions, given)
     storage = open_storage(spark, place)
+    if not wanted.schema.fields and how == "create" and DeltaTable.is_delta_table(place, spark=spark):
+        own = DeltaTable.for_path(spark, place).snapshot()
+        wanted = replace(wanted, schema=own.metadata.schema)
     state = wanted.state()
     segment = Segment(-1, None, (), 0)
     snapshot = Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
@@ -111,7 +104,7 @@ def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
     else:
         _require_same(spark, staged)
     if staged.registers:
-        _register(spark, staged)
+        _register(spark, staged.identifier, staged.path, is_external=staged.is_external)
 
 
 def abort_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401, ARG001
@@ -123,6 +116,40 @@ def create_as(
 ) -> None:
     """Create a table at a path from rows, in one commit."""
     create_with_rows(spark, open_storage(spark, path), wanted, rows)
+
+
+def created_like(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+    """Return the command for CREATE TABLE ... LIKE a Delta table."""
+    names = plan.sourceTable(), plan.targetTable()
+    source, target = ([str(each) for each in jvm.items(name.nameParts())] for name in names)
+    provider = str(plan.provider().get()).lower() if plan.provider().isDefined() else "delta"
+    found = table_of(spark, source)
+    if found is None or provider != "delta":
+        return None
+    state = jvm.session_of(spark).sessionState()
+    database = target[-2] if len(target) > 1 else list(state.catalogManager().currentNamespace())[0]
+    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
+    strings = jvm.java_class(spark, "java.lang.String")
+    identifier = identifiers.of(jvm.array_of(spark, strings, [database]), target[-1])
+    location = plan.fileFormat().locationUri()
+    given = {str(each._1()): str(each._2()) for each in jvm.items(plan.properties())}  # noqa: SLF001
+
+    def carry_out() -> Rows:
+        if state.catalog().tableExists(_table_identifier(spark, identifier)):
+            if plan.ifNotExists():
+                return []
+            raise InvalidArgumentError(f"there is a table {'.'.join(target)} already")
+        place = location.get().toString() if location.isDefined() else None
+        path = path_of(place or _default_location(spark, identifier))
+        metadata = found.snapshot.metadata
+        properties = {**metadata.configuration, **given}
+        own = {key: value for key, value in properties.items() if key not in _MANAGED}
+        schema, columns = without_mapping(metadata.schema), metadata.partition_columns
+        DeltaTable.create(spark, path, schema, columns, own, description=metadata.description)
+        _register(spark, identifier, path, is_external=place is not None)
+        return []
+
+    return command(spark, f"CREATE TABLE {'.'.join(target)} LIKE", StructType([]), carry_out)
 
 
 def definition_of(
@@ -183,7 +210,7 @@ def _require_same(spark: SparkSession, staged: StagedTable) -> None:
     """Let CREATE TABLE adopt what is at a location, if it says nothing else of it."""
     own = DeltaTable.for_path(spark, staged.path).snapshot().metadata
     wanted = staged.wanted
-    if wanted.schema.fields and wanted.schema.names != own.schema.names:
+    if wanted.schema.names != own.schema.names:
         raise InvalidArgumentError(
             f"the table at {staged.path} has the columns {', '.join(own.schema.names)}, not"
             f" {', '.join(wanted.schema.names)}",
@@ -192,21 +219,11 @@ def _require_same(spark: SparkSession, staged: StagedTable) -> None:
 
 
 def _description(
-    spark: SparkSession,
     columns: Any,  # noqa: ANN401
     partitions: Any,  # noqa: ANN401
     given: Mapping[str, str],
 ) -> TableDescription:
-    types = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.CatalogV2Util")
-    schema = StructType.fromJson(
-        __import__("json").loads(types.v2ColumnsToStructType(columns).json())
-    )
-    for each in schema.fields:
-        each.metadata = {
-            _METADATA.get(key, key): value
-            for key, value in (each.metadata or {}).items()
-            if key not in _DROPPED
-        }
+    schema = StructType([_field(column) for column in list(columns)])
     names = []
     for transform in list(partitions):
         if transform.name() != "identity":
@@ -227,6 +244,24 @@ def _description(
     return TableDescription(schema_of(schema), tuple(names), properties, None, given.get("comment"))
 
 
+def _field(column: Any) -> StructField:  # noqa: ANN401
+    """Return a column of Spark's catalog with the metadata that Delta keeps."""
+    metadata: dict[str, Any] = {}
+    if column.comment() is not None:
+        metadata["comment"] = str(column.comment())
+    if column.generationExpression() is not None:
+        metadata["delta.generationExpression"] = str(column.generationExpression())
+    if column.defaultValue() is not None:
+        metadata["CURRENT_DEFAULT"] = str(column.defaultValue().getSql())
+    identity = column.identityColumnSpec()
+    if identity is not None:
+        metadata["delta.identity.start"] = int(identity.getStart())
+        metadata["delta.identity.step"] = int(identity.getStep())
+        metadata["delta.identity.allowExplicitInsert"] = bool(identity.isAllowExplicitInsert())
+    kind = DataType.fromDDL(column.dataType().sql())
+    return StructField(str(column.name()), kind, bool(column.nullable()), metadata)
+
+
 def _nullable(schema: StructType) -> StructType:
     return StructType.fromJson(schema.jsonValue())
 
@@ -243,20 +278,22 @@ def _table_identifier(spark: SparkSession, identifier: Any) -> Any:  # noqa: ANN
     return names(str(identifier.name()), option.apply(database))
 
 
-def _register(spark: SparkSession, staged: StagedTable) -> None:
+def _register(
+    spark: SparkSession, identifier: Any, path: str, *, is_external: bool
+) -> None:
     """Register a table as delta-spark does: without columns and properties, which the log has."""
     catalog = jvm.session_of(spark).sessionState().catalog()
-    name = _table_identifier(spark, staged.identifier)
+    name = _table_identifier(spark, identifier)
     if catalog.tableExists(name):
         return
     tables = "org.apache.spark.sql.catalyst.catalog"
     option = jvm.java_class(spark, "scala.Option")
     kinds = jvm.java_class(spark, f"{tables}.CatalogTableType")
-    location = option.apply(jvm.java_class(spark, "org.apache.hadoop.fs.Path")(staged.path).toUri())
+    location = option.apply(jvm.java_class(spark, "org.apache.hadoop.fs.Path")(path).toUri())
     none = jvm.java_class(spark, f"{tables}.CatalogStorageFormat").empty()
     rest = [none.productElement(number) for number in range(1, none.productArity())]
     storage = jvm.java_class(spark, f"{tables}.CatalogStorageFormat")(location, *rest)
-    kind = kinds.EXTERNAL() if staged.is_external else kinds.MANAGED()
+    kind = kinds.EXTERNAL() if is_external else kinds.MANAGED()
     empty = jvm.java_type(spark, StructType([]))
     module = getattr(jvm.java_class(spark, f"{tables}.CatalogTable$"), "MODULE$")
     arguments = [name, kind, storage, empty, option.apply("delta")]

@@ -6,92 +6,44 @@ returned is a command that Spark runs, and shows in EXPLAIN.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.jvm import class_name
-from delvec.statements.known_tables import KnownTable, known
+from delvec.statements.commands import Rows, command
+from delvec.statements.known_tables import KnownTable, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from delvec.delta.write.report import WriteReport
 
-Rows: TypeAlias = list[tuple[Any, ...]]
-_KEPT: Final = 1000
-_NUMBERS: Final = count(1)
-_pending: Final[OrderedDict[int, tuple[StructType, Callable[[], Rows]]]] = OrderedDict()
 _AFFECTED: Final = ("num_affected_rows",)
 _MERGED: Final = (*_AFFECTED, "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 
 
-def statement(spark: SparkSession, kind: str, plan: Any) -> Any | None:  # noqa: ANN401
-    """Return the command for a statement on a Delta table; None if it is none of ours."""
-    make = {"DeleteFromTable": _delete, "UpdateTable": _update, "MergeIntoTable": _merge}.get(kind)
-    if make is None:
-        return None
-    relation = plan.targetTable() if kind == "MergeIntoTable" else plan.table()
-    found = _target(spark, relation)
-    return None if found is None else make(spark, plan, *found)
+def delete(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+    """Return the command for a DELETE of a Delta table; None if it is of another."""
+    found = _target(spark, plan.table())
+    return None if found is None else _delete(spark, plan, *found)
 
 
-def run(spark: SparkSession, key: int) -> Any:  # noqa: ANN401
-    """Carry out a statement and return its rows, as Spark's own."""
-    schema, carry_out = _pending[key]
-    rows = carry_out()
-    if not rows:
-        return jvm.to_seq(spark, [])
-    made = spark.createDataFrame(rows, schema)._jdf.collectAsList()  # noqa: SLF001
-    return jvm.to_seq(spark, list(made))
+def update(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+    """Return the command for an UPDATE of a Delta table; None if it is of another."""
+    found = _target(spark, plan.table())
+    return None if found is None else _update(spark, plan, *found)
 
 
-def command(
-    spark: SparkSession, title: str, schema: StructType, carry_out: Callable[[], Rows]
-) -> Any:  # noqa: ANN401
-    """Return a command of Spark that Python carries out."""
-    key = next(_NUMBERS)
-    _pending[key] = schema, carry_out
-    while len(_pending) > _KEPT:
-        _pending.popitem(last=False)
-    types = jvm.java_class(spark, "org.apache.spark.sql.catalyst.types.DataTypeUtils")
-    output = types.toAttributes(jvm.java_type(spark, schema))
-    return jvm.java_class(spark, "delvec.sql.Statement")(title, output, key)
-
-
-def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
-    """Return the Delta table that a name in a statement means, if it means one."""
-    state = jvm.session_of(spark).sessionState()
-    manager = state.catalogManager()
-    names = list(parts)
-    if len(names) > 1 and names[0].lower() == "spark_catalog":
-        del names[0]
-    elif len(names) > 1 and manager.isCatalogRegistered(names[0]):
-        return None
-    elif len(names) == 1:
-        if manager.currentCatalog().name() != "spark_catalog":
-            return None
-        if state.catalog().getRawTempView(names[0]).isDefined():
-            return None
-        names = [*manager.currentNamespace(), *names]
-    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
-    strings = jvm.java_class(spark, "java.lang.String")
-    identifier = identifiers.of(jvm.array_of(spark, strings, names[:-1]), names[-1])
-    try:
-        found = manager.catalog("spark_catalog").loadTable(identifier)
-    except Py4JJavaError as error:
-        if class_name(error.java_exception).startswith("NoSuch"):
-            return None
-        raise
-    return known(found) if class_name(found) == "DeltaTable" else None
+def merge(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+    """Return the command for a MERGE INTO a Delta table; None if it is of another."""
+    found = _target(spark, plan.targetTable())
+    return None if found is None else _merge(spark, plan, *found)
 
 
 def _target(
@@ -220,13 +172,15 @@ def _condition(
 
 def _assigned(
     spark: SparkSession, assignments: Any, rename: Callable[[Any], Any]
-) -> dict[str, Column]:
+) -> dict[str, Column | str]:
     """Return assignments as a mapping; a field of a struct keeps its path."""
-    found = {}
+    found: dict[str, Column | str] = {}
     for each in jvm.items(assignments):
         parts = [str(part) for part in jvm.items(rename(each.key()).nameParts())]
         name = parts[0] if len(parts) == 1 else ".".join(map(quote, parts))
-        found[name] = column_of(spark, rename(each.value()))
+        value = rename(each.value())
+        is_default = class_name(value) == "UnresolvedAttribute" and value.name().upper() == "DEFAULT"
+        found[name] = "DEFAULT" if is_default else column_of(spark, value)
     return found
 
 

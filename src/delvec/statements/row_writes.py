@@ -16,10 +16,9 @@ from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.jvm import class_name
 from delvec.spark.types import table_schema
-from delvec.statements.known_tables import KnownTable, known
+from delvec.statements.commands import Rows, command
+from delvec.statements.known_tables import KnownTable, known, path_of
 from delvec.statements.new_tables import StagedTable, create_as, definition_of
-from delvec.statements.row_changes import Rows, command
-from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -245,8 +244,7 @@ def _options(options: Any) -> dict[str, str]:  # noqa: ANN401
 def _path(options: Mapping[str, str]) -> str:
     if "path" not in options:
         raise InvalidArgumentError('format("delta") needs the path of a table', hint="save(path)")
-    path = options["path"]
-    return local_path(path) if path.startswith("file:") else path
+    return path_of(options["path"])
 
 
 def _listed(fields: list[StructField]) -> str:
