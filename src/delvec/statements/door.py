@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files as resources
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 

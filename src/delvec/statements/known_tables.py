@@ -6,11 +6,13 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
@@ -21,7 +23,6 @@ from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from delvec.delta.log.snapshot import Snapshot
 
@@ -29,16 +30,22 @@ _KEPT: Final = 1000
 _AT_VERSION: Final = re.compile(r"(.+)@v(\d{1,18})")
 _NUMBERS: Final = count(1)
 _sessions: Final[OrderedDict[str, SparkSession]] = OrderedDict()
-_tables: Final[OrderedDict[int, KnownTable]] = OrderedDict()
+_tables: Final[OrderedDict[int, Known]] = OrderedDict()
 
 
-@dataclass(frozen=True, eq=False)
-class KnownTable:
-    """A version of a table, as it was found when a statement was analyzed."""
+@dataclass(eq=False)
+class Known:
+    """What the analyzer got as a `DeltaTable.java`: a table by its name, and its definition."""
 
     name: str
-    table: DeltaTable
     snapshot: Snapshot
+
+
+@dataclass(eq=False)
+class KnownTable(Known):
+    """A version of a table, as it was found when a statement was analyzed."""
+
+    table: DeltaTable
     is_newest: bool
     changes: DataFrame | None = None  # the change feed, instead of rows
 
@@ -54,7 +61,7 @@ def session_of_java(session: Any) -> SparkSession:  # noqa: ANN401
     return _sessions[name]
 
 
-def known(table: Any) -> KnownTable:  # noqa: ANN401
+def known(table: Any) -> Known:  # noqa: ANN401
     """Return what a `DeltaTable.java` stands for."""
     return _tables[table.key()]
 
@@ -92,9 +99,9 @@ def open_by_options(spark: SparkSession, options: Any) -> Any:  # noqa: ANN401
     path, at = _at_version(path_of(path))
     table = DeltaTable.for_path(spark, path)
     if (changes := feed(table, given)) is not None:
-        return java_table(
-            spark, KnownTable(f"delta.`{path}`", table, table.snapshot(), is_newest=True, changes=changes)
-        )
+        name, snapshot = f"delta.`{path}`", table.snapshot()
+        found = KnownTable(name, snapshot, table, is_newest=True, changes=changes)
+        return java_table(spark, found, changes.schema)
     version = given.get("versionasof")
     return _java(
         spark,
@@ -121,6 +128,8 @@ def feed(table: DeltaTable, options: Mapping[str, str]) -> DataFrame | None:
 def rows_of(spark: SparkSession, table: Any, options: Any) -> Any:  # noqa: ANN401, ARG001
     """Return the plan of a table's rows."""
     found = known(table)
+    if not isinstance(found, KnownTable):
+        raise AssertionError("a staged table has no rows")
     rows: DataFrame
     if found.changes is not None:
         rows = found.changes
@@ -155,7 +164,8 @@ def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
         if class_name(error.java_exception).startswith("NoSuch"):
             return None
         raise
-    return known(found) if class_name(found) == "DeltaTable" else None
+    open_table = known(found) if class_name(found) == "DeltaTable" else None
+    return open_table if isinstance(open_table, KnownTable) else None
 
 
 def path_of(location: str) -> str:
@@ -168,10 +178,11 @@ def _java(
 ) -> Any:  # noqa: ANN401
     snapshot = table.snapshot(version, timestamp)
     newest = version is None and timestamp is None
-    return java_table(spark, KnownTable(name, table, snapshot, newest))
+    found = KnownTable(name, snapshot, table, newest)
+    return java_table(spark, found, shown_schema(snapshot))
 
 
-def java_table(spark: SparkSession, found: KnownTable) -> Any:  # noqa: ANN401
+def java_table(spark: SparkSession, found: Known, schema: StructType) -> Any:  # noqa: ANN401
     """Return a table as `DeltaTable.java`."""
     key = next(_NUMBERS)
     _tables[key] = found
@@ -186,7 +197,7 @@ def java_table(spark: SparkSession, found: KnownTable) -> Any:  # noqa: ANN401
         properties.put(each, value)
     return jvm.java_class(spark, "delvec.sql.DeltaTable")(
         found.name,
-        jvm.java_type(spark, found.changes.schema if found.changes is not None else shown_schema(found.snapshot)),
+        jvm.java_type(spark, schema),
         jvm.array_of(spark, transform, partitions),
         properties,
         key,
@@ -195,8 +206,6 @@ def java_table(spark: SparkSession, found: KnownTable) -> Any:  # noqa: ANN401
 
 def shown_schema(snapshot: Snapshot) -> StructType:
     """Return the columns as Spark's statements see them: with nullability, comment and default."""
-    from pyspark.sql.types import StructField, StructType
-
     keys = ("comment", "CURRENT_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING")
     return StructType(
         [
@@ -241,6 +250,4 @@ def _version(text: str) -> int:
 
 
 def _time(micros: int) -> Any:  # noqa: ANN401
-    from datetime import UTC, datetime, timedelta
-
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)

@@ -13,16 +13,16 @@ from delvec.delta.alter.definition import MANAGED as _MANAGED
 from delvec.delta.alter.operations import TableDescription
 from delvec.delta.log.segment import Segment
 from delvec.delta.log.snapshot import Snapshot
-from delvec.delta.schema.types import Field
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
 from delvec.spark.jvm import class_name
 from delvec.spark.types import schema_of
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import java_table, known, path_of, table_of
+from delvec.statements.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 _RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
 _OPTION: Final = "option."
 
+
 @dataclass(eq=False)
-class StagedTable:
+class StagedTable(Known):
     """A table that a CREATE or REPLACE is about to make, with its rows if it gets any."""
 
-    name: str
-    snapshot: Snapshot  # of no version: the definition only
     how: str
     identifier: Any
     path: str
@@ -67,21 +66,25 @@ def stage(  # noqa: PLR0913
     place = path_of(location)
     wanted = _description(columns, partitions, given)
     storage = open_storage(spark, place)
-    if not wanted.schema.fields and how == "create" and DeltaTable.is_delta_table(place, spark=spark):
+    if (
+        not wanted.schema.fields
+        and how == "create"
+        and DeltaTable.is_delta_table(place, spark=spark)
+    ):
         own = DeltaTable.for_path(spark, place).snapshot()
         wanted = replace(wanted, schema=own.metadata.schema)
     state = wanted.state()
     segment = Segment(-1, None, (), 0)
     snapshot = Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
-    staged = StagedTable(
-        title, snapshot, how, identifier, place, is_external, path is None, wanted
-    )
-    return java_table(spark, staged)  # type: ignore[arg-type]
+    staged = StagedTable(title, snapshot, how, identifier, place, is_external, path is None, wanted)
+    return java_table(spark, staged, shown_schema(snapshot))
 
 
 def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
     """Commit a staged table, and register it in the catalog."""
-    staged: StagedTable = known(table)  # type: ignore[assignment]
+    staged = known(table)
+    if not isinstance(staged, StagedTable):
+        raise AssertionError("only staged tables are committed")
     exists = DeltaTable.is_delta_table(staged.path, spark=spark)
     if staged.how == "replace" and not exists:
         raise TableNotFoundError(
@@ -107,13 +110,11 @@ def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
         _register(spark, staged.identifier, staged.path, is_external=staged.is_external)
 
 
-def abort_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401, ARG001
+def abort_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
     """Forget a staged table: nothing was written for it."""
 
 
-def create_as(
-    spark: SparkSession, path: str, wanted: TableDescription, rows: DataFrame
-) -> None:
+def create_as(spark: SparkSession, path: str, wanted: TableDescription, rows: DataFrame) -> None:
     """Create a table at a path from rows, in one commit."""
     create_with_rows(spark, open_storage(spark, path), wanted, rows)
 
@@ -198,8 +199,7 @@ def _commit_rows(
         return
     if staged.how == "create":
         raise InvalidArgumentError(
-            f"there is a table at {staged.path} already",
-            hint="CREATE OR REPLACE TABLE replaces it",
+            f"there is a table at {staged.path} already", hint="CREATE OR REPLACE TABLE replaces it"
         )
     table = DeltaTable.for_path(spark, staged.path)
     operation = "CREATE OR REPLACE TABLE AS SELECT"
@@ -278,9 +278,7 @@ def _table_identifier(spark: SparkSession, identifier: Any) -> Any:  # noqa: ANN
     return names(str(identifier.name()), option.apply(database))
 
 
-def _register(
-    spark: SparkSession, identifier: Any, path: str, *, is_external: bool
-) -> None:
+def _register(spark: SparkSession, identifier: Any, path: str, *, is_external: bool) -> None:
     """Register a table as delta-spark does: without columns and properties, which the log has."""
     catalog = jvm.session_of(spark).sessionState().catalog()
     name = _table_identifier(spark, identifier)
@@ -301,10 +299,8 @@ def _register(
     methods = {method.getName() for method in list(module.getClass().getMethods())}
     while f"apply$default${len(arguments) + 1}" in methods:
         arguments.append(getattr(module, f"apply$default${len(arguments) + 1}")())
-    catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)  # noqa: FBT003
+    catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)
 
 
 def _path(parts: Any) -> str:  # noqa: ANN401
-    from delvec.identifiers import quote_if_needed
-
     return ".".join(quote_if_needed(str(each)) for each in list(parts))

@@ -114,11 +114,7 @@ def _merge(
 
     def carry_out() -> Rows:
         builder = found.table.merge(
-            source(),
-            on,
-            source_alias=source_name,
-            target_alias=target_name,
-            merge_schema=evolves,
+            source(), on, source_alias=source_name, target_alias=target_name, merge_schema=evolves
         )
         for method, arguments in clauses:
             builder = getattr(builder, method)(**arguments)
@@ -179,7 +175,9 @@ def _assigned(
         parts = [str(part) for part in jvm.items(rename(each.key()).nameParts())]
         name = parts[0] if len(parts) == 1 else ".".join(map(quote, parts))
         value = rename(each.value())
-        is_default = class_name(value) == "UnresolvedAttribute" and value.name().upper() == "DEFAULT"
+        is_default = (
+            class_name(value) == "UnresolvedAttribute" and value.name().upper() == "DEFAULT"
+        )
         found[name] = "DEFAULT" if is_default else column_of(spark, value)
     return found
 

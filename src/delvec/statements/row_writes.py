@@ -39,6 +39,8 @@ def statement(spark: SparkSession, kind: str, plan: Any, table: Any, query: Any)
             return []
 
         return command(spark, f"WRITE {found.name}", _NOTHING, keep)
+    if not isinstance(found, KnownTable):
+        raise AssertionError("a table is known or staged")
     by_name = bool(plan.isByName())
     where = _replaced(spark, plan.deleteExpr()) if kind == "OverwriteByExpression" else None
 
@@ -153,7 +155,9 @@ def _renamed(given: DataType, wanted: DataType) -> DataType:
             return ArrayType(_renamed(given.elementType, wanted.elementType), given.containsNull)
         case MapType(), MapType():
             key = _renamed(given.keyType, wanted.keyType)
-            return MapType(key, _renamed(given.valueType, wanted.valueType), given.valueContainsNull)
+            return MapType(
+                key, _renamed(given.valueType, wanted.valueType), given.valueContainsNull
+            )
     return given
 
 

@@ -18,7 +18,6 @@ from delvec.delta.write import transaction
 from delvec.delta.write.change import ReadSet
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.spark.delta.write import conform_rows
 from delvec.spark.delta.write.append import rows_to_write
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.stored_expressions import require_allowed
