@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from delvec.spark import jvm
+from delvec.spark.jvm import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ _NUMBERS: Final = count(1)
 _pending: Final[OrderedDict[int, tuple[StructType, Callable[[], Rows]]]] = OrderedDict()
 
 
-def run(spark: SparkSession, key: int) -> Any:  # noqa: ANN401
+def run(spark: SparkSession, key: int) -> Java:
     """Carry out a statement and return its rows, as Spark's own."""
     schema, carry_out = _pending[key]
     rows = carry_out()
@@ -31,7 +32,7 @@ def run(spark: SparkSession, key: int) -> Any:  # noqa: ANN401
 
 def command(
     spark: SparkSession, title: str, schema: StructType, carry_out: Callable[[], Rows]
-) -> Any:  # noqa: ANN401
+) -> Java:
     """Return a command of Spark that Python carries out."""
     key = next(_NUMBERS)
     _pending[key] = schema, carry_out

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.spark.jvm import Java
 from delvec.statements import commands, known_tables, new_tables, relations, row_changes, row_writes
 from delvec.statements.known_tables import session_of_java
 from delvec.statements.refusals import thrown
@@ -84,17 +85,16 @@ def _install(spark: SparkSession) -> None:
     """Compile and load the classes, once for a JVM, and inject the rules into the application."""
     with _installing:
         jvm.allow_calls_back(spark)
-        link = jvm.once(spark, "sql door", lambda: _load(spark))
+        jvm.once(spark, "sql door", lambda: _load(spark))
         extensions = jvm.session_of(spark).extensions()
         if jvm.cache(spark).get("sql door of") != (known := extensions.hashCode()):
             rules = jvm.java_class(spark, "delvec.sql.Rules")
             extensions.injectHintResolutionRule(rules(True))
             extensions.injectResolutionRule(rules(False))
             jvm.cache(spark)["sql door of"] = known
-        return link
 
 
-def _load(spark: SparkSession) -> Any:  # noqa: ANN401
+def _load(spark: SparkSession) -> Java:
     view = jvm.view_of(spark)
     loader = view.java.lang.Thread.currentThread().getContextClassLoader()
     folder = Path(tempfile.mkdtemp(prefix="delvec-sql-"))
@@ -147,7 +147,7 @@ _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
 class _Answers:
     """What `Link.java` calls."""
 
-    def apply(self, question: str, arguments: Any) -> Any:  # noqa: ANN401
+    def apply(self, question: str, arguments: Java) -> Java:
         """Answer a question; its first argument is the session, or a table."""
         first, *others = list(arguments)
         spark = session_of_java(first)

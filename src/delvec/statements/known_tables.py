@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.spark import jvm
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import spark_type
 from delvec.storage.listed_files import local_path
 
@@ -50,9 +50,9 @@ class KnownTable(Known):
     changes: DataFrame | None = None  # the change feed, instead of rows
 
 
-def session_of_java(session: Any) -> SparkSession:  # noqa: ANN401
+def session_of_java(session: Java) -> SparkSession:
     """Return the session of an object of the JVM, which is the session."""
-    running: Any = SparkSession._instantiatedSession  # noqa: SLF001
+    running: Java = SparkSession._instantiatedSession  # noqa: SLF001
     name = session.sessionUUID()
     if name not in _sessions:
         _sessions[name] = SparkSession(running.sparkContext, session)
@@ -61,9 +61,16 @@ def session_of_java(session: Any) -> SparkSession:  # noqa: ANN401
     return _sessions[name]
 
 
-def known(table: Any) -> Known:  # noqa: ANN401
+def known(table: Java) -> Known:
     """Return what a `DeltaTable.java` stands for."""
     return _tables[table.key()]
+
+
+def opened(table: Known) -> KnownTable:
+    """Return a table that is there, and not only staged."""
+    if isinstance(table, KnownTable):
+        return table
+    raise AssertionError(f"{table.name} is staged")
 
 
 def load(
@@ -73,7 +80,7 @@ def load(
     version: str | None,
     timestamp: int | None,
     registered: object,
-) -> Any | None:  # noqa: ANN401
+) -> Java | None:
     """Return a table of the catalog, or of a path, as `DeltaTable.java`; None if there is none."""
     path, at = _at_version(path_of(location)) if registered is None else (path_of(location), None)
     try:
@@ -90,7 +97,7 @@ def exists(spark: SparkSession, path: str) -> bool:
     return DeltaTable.is_delta_table(path, spark=spark)
 
 
-def open_by_options(spark: SparkSession, options: Any) -> Any:  # noqa: ANN401
+def open_by_options(spark: SparkSession, options: Java) -> Java:
     """Return the table of `format("delta").options(...).load(path)`, as `DeltaTable.java`."""
     given = {str(key).lower(): str(options.get(key)) for key in list(options.keySet())}
     path = given.get("path")
@@ -125,11 +132,9 @@ def feed(table: DeltaTable, options: Mapping[str, str]) -> DataFrame | None:
     return table.changes(**given)
 
 
-def rows_of(spark: SparkSession, table: Any, options: Any) -> Any:  # noqa: ANN401, ARG001
+def rows_of(spark: SparkSession, table: Java, options: Java) -> Java:  # noqa: ARG001
     """Return the plan of a table's rows."""
-    found = known(table)
-    if not isinstance(found, KnownTable):
-        raise AssertionError("a staged table has no rows")
+    found = opened(known(table))
     rows: DataFrame
     if found.changes is not None:
         rows = found.changes
@@ -174,15 +179,15 @@ def path_of(location: str) -> str:
 
 
 def _java(
-    spark: SparkSession, name: str, table: DeltaTable, version: int | None, timestamp: Any
-) -> Any:  # noqa: ANN401
+    spark: SparkSession, name: str, table: DeltaTable, version: int | None, timestamp: Java
+) -> Java:
     snapshot = table.snapshot(version, timestamp)
     newest = version is None and timestamp is None
     found = KnownTable(name, snapshot, table, newest)
     return java_table(spark, found, shown_schema(snapshot))
 
 
-def java_table(spark: SparkSession, found: Known, schema: StructType) -> Any:  # noqa: ANN401
+def java_table(spark: SparkSession, found: Known, schema: StructType) -> Java:
     """Return a table as `DeltaTable.java`."""
     key = next(_NUMBERS)
     _tables[key] = found
@@ -249,5 +254,5 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _time(micros: int) -> Any:  # noqa: ANN401
+def _time(micros: int) -> Java:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)

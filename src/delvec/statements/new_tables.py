@@ -19,10 +19,18 @@ from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import schema_of
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import Known, java_table, known, path_of, shown_schema, table_of
+from delvec.statements.known_tables import (
+    Known,
+    java_table,
+    known,
+    opened,
+    path_of,
+    shown_schema,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +45,7 @@ class StagedTable(Known):
     """A table that a CREATE or REPLACE is about to make, with its rows if it gets any."""
 
     how: str
-    identifier: Any
+    identifier: Java
     path: str
     is_external: bool
     registers: bool
@@ -49,14 +57,14 @@ class StagedTable(Known):
 def stage(  # noqa: PLR0913
     spark: SparkSession,
     how: str,
-    identifier: Any,  # noqa: ANN401
+    identifier: Java,
     title: str,
     path: str | None,
-    columns: Any,  # noqa: ANN401
-    partitions: Any,  # noqa: ANN401
-    properties: Any,  # noqa: ANN401
+    columns: Java,
+    partitions: Java,
+    properties: Java,
     of_writer: bool,  # noqa: FBT001
-) -> Any:  # noqa: ANN401
+) -> Java:
     """Return a table that is committed with its rows, as `DeltaTable.java`."""
     given = {str(key): str(properties.get(key)) for key in list(properties.keySet())}
     location = path or given.get("location")
@@ -80,11 +88,9 @@ def stage(  # noqa: PLR0913
     return java_table(spark, staged, shown_schema(snapshot))
 
 
-def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
+def commit_staged(spark: SparkSession, table: Java) -> None:
     """Commit a staged table, and register it in the catalog."""
-    staged = known(table)
-    if not isinstance(staged, StagedTable):
-        raise AssertionError("only staged tables are committed")
+    [staged] = [each for each in [known(table)] if isinstance(each, StagedTable)]
     exists = DeltaTable.is_delta_table(staged.path, spark=spark)
     if staged.how == "replace" and not exists:
         raise TableNotFoundError(
@@ -110,7 +116,7 @@ def commit_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
         _register(spark, staged.identifier, staged.path, is_external=staged.is_external)
 
 
-def abort_staged(spark: SparkSession, table: Any) -> None:  # noqa: ANN401
+def abort_staged(spark: SparkSession, table: Java) -> None:
     """Forget a staged table: nothing was written for it."""
 
 
@@ -119,7 +125,7 @@ def create_as(spark: SparkSession, path: str, wanted: TableDescription, rows: Da
     create_with_rows(spark, open_storage(spark, path), wanted, rows)
 
 
-def created_like(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def created_like(spark: SparkSession, plan: Java) -> Java | None:
     """Return the command for CREATE TABLE ... LIKE a Delta table."""
     names = plan.sourceTable(), plan.targetTable()
     source, target = ([str(each) for each in jvm.items(name.nameParts())] for name in names)
@@ -128,7 +134,9 @@ def created_like(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
     if found is None or provider != "delta":
         return None
     state = jvm.session_of(spark).sessionState()
-    database = target[-2] if len(target) > 1 else list(state.catalogManager().currentNamespace())[0]
+    database = (
+        target[-2] if len(target) > 1 else next(iter(state.catalogManager().currentNamespace()))
+    )
     identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
     strings = jvm.java_class(spark, "java.lang.String")
     identifier = identifiers.of(jvm.array_of(spark, strings, [database]), target[-1])
@@ -161,9 +169,9 @@ def definition_of(
     return TableDescription(schema_of(_nullable(schema)), tuple(partitions), properties, None, None)
 
 
-def alter(spark: SparkSession, table: Any, changes: Any) -> None:  # noqa: ANN401
+def alter(spark: SparkSession, table: Java, changes: Java) -> None:
     """Carry out an ALTER TABLE: each change is a commit of its own, but for properties."""
-    delta = known(table).table
+    delta = opened(known(table)).table
     properties: dict[str, str] = {}
     removed: list[str] = []
     columns: list[Any] = []
@@ -218,11 +226,7 @@ def _require_same(spark: SparkSession, staged: StagedTable) -> None:
         )
 
 
-def _description(
-    columns: Any,  # noqa: ANN401
-    partitions: Any,  # noqa: ANN401
-    given: Mapping[str, str],
-) -> TableDescription:
+def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> TableDescription:
     schema = StructType([_field(column) for column in list(columns)])
     names = []
     for transform in list(partitions):
@@ -244,7 +248,7 @@ def _description(
     return TableDescription(schema_of(schema), tuple(names), properties, None, given.get("comment"))
 
 
-def _field(column: Any) -> StructField:  # noqa: ANN401
+def _field(column: Java) -> StructField:
     """Return a column of Spark's catalog with the metadata that Delta keeps."""
     metadata: dict[str, Any] = {}
     if column.comment() is not None:
@@ -266,19 +270,19 @@ def _nullable(schema: StructType) -> StructType:
     return StructType.fromJson(schema.jsonValue())
 
 
-def _default_location(spark: SparkSession, identifier: Any) -> str:  # noqa: ANN401
+def _default_location(spark: SparkSession, identifier: Java) -> str:
     catalog = jvm.session_of(spark).sessionState().catalog()
     return str(catalog.defaultTablePath(_table_identifier(spark, identifier)).toString())
 
 
-def _table_identifier(spark: SparkSession, identifier: Any) -> Any:  # noqa: ANN401
+def _table_identifier(spark: SparkSession, identifier: Java) -> Java:
     option = jvm.java_class(spark, "scala.Option")
     [database] = list(identifier.namespace())
     names = jvm.java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
     return names(str(identifier.name()), option.apply(database))
 
 
-def _register(spark: SparkSession, identifier: Any, path: str, *, is_external: bool) -> None:
+def _register(spark: SparkSession, identifier: Java, path: str, *, is_external: bool) -> None:
     """Register a table as delta-spark does: without columns and properties, which the log has."""
     catalog = jvm.session_of(spark).sessionState().catalog()
     name = _table_identifier(spark, identifier)
@@ -302,5 +306,5 @@ def _register(spark: SparkSession, identifier: Any, path: str, *, is_external: b
     catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)
 
 
-def _path(parts: Any) -> str:  # noqa: ANN401
+def _path(parts: Java) -> str:
     return ".".join(quote_if_needed(str(each)) for each in list(parts))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors.exceptions.captured import CapturedException
 
 from delvec.errors import DelvecError
 from delvec.spark import jvm
+from delvec.spark.jvm import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ _KEPT: Final = 100
 _thrown: Final[OrderedDict[int, Exception]] = OrderedDict()
 
 
-def thrown(spark: SparkSession, error: Exception) -> Any:  # noqa: ANN401
+def thrown(spark: SparkSession, error: Exception) -> Java:
     """Return an error as an exception of Java, by which PySpark raises an AnalysisException."""
     origin = getattr(error, "_origin", None)
     if origin is not None and not isinstance(error, DelvecError):
@@ -40,5 +41,5 @@ def original(spark: SparkSession, error: Exception) -> Exception:
     return error if origin is None else _thrown.get(_identity(spark, origin), error)
 
 
-def _identity(spark: SparkSession, exception: Any) -> int:  # noqa: ANN401
+def _identity(spark: SparkSession, exception: Java) -> int:
     return int(jvm.java_class(spark, "java.lang.System").identityHashCode(exception))

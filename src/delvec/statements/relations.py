@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 from delvec.statements.known_tables import feed, path_of, table_of
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _FEED: Final = ("table_changes", "table_changes_by_path")
 
 
-def by_name(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
-    """Return the stream of `spark.readStream.table(name)`, or the change feed of a `table(name)`."""
+def by_name(spark: SparkSession, plan: Java) -> Java | None:
+    """Return the stream of `readStream.table(name)`, or the change feed of a `table(name)`."""
     found = table_of(spark, [str(each) for each in jvm.items(plan.multipartIdentifier())])
     if found is None:
         return None
@@ -28,7 +28,7 @@ def by_name(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
     return None if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def streamed_path(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def streamed_path(spark: SparkSession, plan: Java) -> Java | None:
     """Return the stream of `spark.readStream.format("delta").load(path)`."""
     if str(plan.format()).lower() != "delta":
         return None
@@ -43,7 +43,7 @@ def streamed_path(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
     return _stream(spark, path_of(str(path)), options)
 
 
-def changes_of(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def changes_of(spark: SparkSession, plan: Java) -> Java | None:
     """Return the rows of `table_changes('name', start, end)`."""
     names = [str(each) for each in jvm.items(plan.name())]
     if len(names) != 1 or names[0].lower() not in _FEED:
@@ -69,14 +69,14 @@ def changes_of(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
     return table.changes(**given)._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def _stream(spark: SparkSession, path: str, options: Any) -> Any:  # noqa: ANN401
+def _stream(spark: SparkSession, path: str, options: Java) -> Java:
     given = {str(key): str(options.get(key)) for key in list(options.keySet())}
     given = {key: value for key, value in given.items() if not key.startswith("__")}
     rows = spark.readStream.format("delvec").options(**given).load(path)
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def _constant(expression: Any) -> int | str:  # noqa: ANN401
+def _constant(expression: Java) -> int | str:
     value = expression.eval(None) if expression.resolved() and expression.foldable() else None
     if isinstance(value, int):
         return value

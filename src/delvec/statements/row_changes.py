@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 from delvec.statements.commands import Rows, command
 from delvec.statements.known_tables import KnownTable, table_of
 
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
 
     from delvec.delta.write.report import WriteReport
 
+_DEFAULT: Final = "DEFAULT"
 _AFFECTED: Final = ("num_affected_rows",)
 _MERGED: Final = (*_AFFECTED, "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 
 
-def delete(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def delete(spark: SparkSession, plan: Java) -> Java | None:
     """Return the command for a DELETE of a Delta table; None if it is of another."""
     found = _target(spark, plan.table())
     return None if found is None else _delete(spark, plan, *found)
 
 
-def update(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def update(spark: SparkSession, plan: Java) -> Java | None:
     """Return the command for an UPDATE of a Delta table; None if it is of another."""
     found = _target(spark, plan.table())
     return None if found is None else _update(spark, plan, *found)
 
 
-def merge(spark: SparkSession, plan: Any) -> Any | None:  # noqa: ANN401
+def merge(spark: SparkSession, plan: Java) -> Java | None:
     """Return the command for a MERGE INTO a Delta table; None if it is of another."""
     found = _target(spark, plan.targetTable())
     return None if found is None else _merge(spark, plan, *found)
 
 
 def _target(
-    spark: SparkSession, relation: Any
+    spark: SparkSession, relation: Java
 ) -> tuple[KnownTable, tuple[str, ...], str | None] | None:
     """Return the table of a statement, its name in parts, and its alias."""
     alias = None
@@ -61,8 +62,8 @@ def _target(
 
 
 def _delete(
-    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Any:  # noqa: ANN401
+    spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Java:
     condition = _condition(spark, plan.condition(), parts, alias)
 
     def carry_out() -> Rows:
@@ -72,8 +73,8 @@ def _delete(
 
 
 def _update(
-    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Any:  # noqa: ANN401
+    spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Java:
     given = plan.condition()
     condition = None
     if given.isDefined():
@@ -88,8 +89,8 @@ def _update(
 
 
 def _merge(
-    spark: SparkSession, plan: Any, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Any:  # noqa: ANN401
+    spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
+) -> Java:
     source, source_parts, source_alias = _source(spark, plan.sourceTable())
     target_name = alias or parts[-1]
     source_name = source_alias or (source_parts[-1] if source_parts else "__source")
@@ -126,7 +127,7 @@ def _merge(
 
 
 def _source(
-    spark: SparkSession, plan: Any
+    spark: SparkSession, plan: Java
 ) -> tuple[Callable[[], DataFrame], tuple[str, ...], str | None]:
     alias = None
     if class_name(plan) == "SubqueryAlias":
@@ -138,7 +139,7 @@ def _source(
 
 
 def _clauses(
-    spark: SparkSession, of: str, actions: Any, rename: Callable[[Any], Any]
+    spark: SparkSession, of: str, actions: Java, rename: Callable[[Any], Any]
 ) -> Iterable[tuple[str, dict[str, Any]]]:
     for action in jvm.items(actions):
         kind = class_name(action)
@@ -159,7 +160,7 @@ def _clauses(
 
 
 def _condition(
-    spark: SparkSession, expression: Any, parts: tuple[str, ...], alias: str | None
+    spark: SparkSession, expression: Java, parts: tuple[str, ...], alias: str | None
 ) -> Column | None:
     if class_name(expression) == "Literal" and expression.value() is True:
         return None
@@ -167,7 +168,7 @@ def _condition(
 
 
 def _assigned(
-    spark: SparkSession, assignments: Any, rename: Callable[[Any], Any]
+    spark: SparkSession, assignments: Java, rename: Callable[[Any], Any]
 ) -> dict[str, Column | str]:
     """Return assignments as a mapping; a field of a struct keeps its path."""
     found: dict[str, Column | str] = {}
@@ -197,7 +198,7 @@ def _renaming(
         lower = tuple(part.lower() for part in parts)
         qualifiers |= {lower[start:]: name for start in range(len(lower))}
 
-    def replace(kind: str, node: Any, _: object) -> Any | None:  # noqa: ANN401
+    def replace(kind: str, node: Java, _: object) -> Java | None:
         if kind == "UnresolvedAttribute":
             parts = [str(each) for each in jvm.items(node.nameParts())]
             for length in range(len(parts) - 1, 0, -1):
@@ -207,7 +208,7 @@ def _renaming(
                     return name_of(spark, [*([name] if name else []), *parts[length:]])
         return None
 
-    def rename(expression: Any) -> Any:  # noqa: ANN401
+    def rename(expression: Java) -> Java:
         new = rebuild(spark, expression, replace)
         return expression if new is None else new
 

@@ -14,10 +14,10 @@ from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import table_schema
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import KnownTable, known, path_of
+from delvec.statements.known_tables import KnownTable, known, opened, path_of
 from delvec.statements.new_tables import StagedTable, create_as, definition_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _NOTHING: Final = StructType([])
 _PARTITIONS: Final = "__partition_columns"
 
 
-def statement(spark: SparkSession, kind: str, plan: Any, table: Any, query: Any) -> Any:  # noqa: ANN401
+def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Java) -> Java:
     """Return the command for a write of resolved rows."""
     found = known(table)
     options = _options(plan.writeOptions())
@@ -39,8 +39,7 @@ def statement(spark: SparkSession, kind: str, plan: Any, table: Any, query: Any)
             return []
 
         return command(spark, f"WRITE {found.name}", _NOTHING, keep)
-    if not isinstance(found, KnownTable):
-        raise AssertionError("a table is known or staged")
+    found = opened(found)
     by_name = bool(plan.isByName())
     where = _replaced(spark, plan.deleteExpr()) if kind == "OverwriteByExpression" else None
 
@@ -59,7 +58,7 @@ def statement(spark: SparkSession, kind: str, plan: Any, table: Any, query: Any)
     return command(spark, f"INSERT INTO {found.name}", _NOTHING, carry_out)
 
 
-def save(spark: SparkSession, mode: str, options: Any, rows: Any) -> Any:  # noqa: ANN401
+def save(spark: SparkSession, mode: str, options: Java, rows: Java) -> Java:
     """Carry out `df.write.format("delta").mode(...).save(path)`; return the schema."""
     frame = DataFrame(rows, spark)
     given = _options(options)
@@ -85,12 +84,12 @@ def save(spark: SparkSession, mode: str, options: Any, rows: Any) -> Any:  # noq
 
 def write_batch(
     spark: SparkSession,
-    options: Any,  # noqa: ANN401
-    partitions: Any,  # noqa: ANN401
+    options: Java,
+    partitions: Java,
     mode: str,
     query: str,
     number: int,
-    rows: Any,  # noqa: ANN401
+    rows: Java,
 ) -> None:
     """Write a batch of a stream, once."""
     frame = DataFrame(rows, spark)
@@ -164,7 +163,7 @@ def _renamed(given: DataType, wanted: DataType) -> DataType:
 def _append(
     spark: SparkSession, table: DeltaTable, rows: DataFrame, options: Mapping[str, str]
 ) -> None:
-    table.append(rows, merge_schema=_merges(spark, options), **_write_options(spark, options))  # type: ignore[arg-type]
+    table.append(rows, merge_schema=_merges(spark, options), **_write_options(spark, options))
 
 
 def _overwrite(
@@ -185,7 +184,7 @@ def _overwrite(
         partitions="dynamic" if dynamic and where is None else "static",
         merge_schema=_merges(spark, options),
         replace_schema=options.get("overwriteschema", "").lower() == "true",
-        **_write_options(spark, options),  # type: ignore[arg-type]
+        **_write_options(spark, options),
     )
 
 
@@ -206,12 +205,12 @@ def _merges(spark: SparkSession, options: Mapping[str, str]) -> bool:
     return options.get("mergeschema", default or "").lower() == "true"
 
 
-def _replaced(spark: SparkSession, expression: Any) -> Column | None:  # noqa: ANN401
+def _replaced(spark: SparkSession, expression: Java) -> Column | None:
     """Return the condition of an overwrite, by name; None for all rows."""
     if class_name(expression) == "Literal" and expression.value() is True:
         return None
 
-    def by_name(kind: str, node: Any, _: object) -> Any | None:  # noqa: ANN401
+    def by_name(kind: str, node: Java, _: object) -> Java | None:
         return name_of(spark, [node.name()]) if kind == "AttributeReference" else None
 
     new = rebuild(spark, expression, by_name)
@@ -237,7 +236,7 @@ def _require_same_partitions(
         )
 
 
-def _options(options: Any) -> dict[str, str]:  # noqa: ANN401
+def _options(options: Java) -> dict[str, str]:
     """Return options of Scala by their names in lower case."""
     return {
         str(each._1()).lower(): str(each._2())  # noqa: SLF001
