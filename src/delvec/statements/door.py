@@ -25,13 +25,29 @@ from pyspark.sql import SparkSession
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.jvm import Java
-from delvec.statements import commands, known_tables, new_tables, relations, row_changes, row_writes
+from delvec.statements import (
+    commands,
+    known_tables,
+    new_tables,
+    relations,
+    row_changes,
+    row_writes,
+    utilities,
+)
 from delvec.statements.known_tables import session_of_java
 from delvec.statements.refusals import thrown
 
 CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _OURS: Final = "delvec.sql.DeltaCatalog"
-_CLASSES: Final = ("Link", "DeltaTable", "DeltaCatalog", "DeltaSource", "Statement", "Rules")
+_CLASSES: Final = (
+    "Link",
+    "DeltaTable",
+    "DeltaCatalog",
+    "DeltaSource",
+    "Statement",
+    "Rules",
+    "Parser",
+)
 _SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _DELTA_SPARK: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DATABRICKS: Final = "com.databricks.backend.daemon.driver.DriverLocal"
@@ -91,6 +107,7 @@ def _install(spark: SparkSession) -> None:
             rules = jvm.java_class(spark, "delvec.sql.Rules")
             extensions.injectHintResolutionRule(rules(True))
             extensions.injectResolutionRule(rules(False))
+            extensions.injectParser(jvm.java_class(spark, "delvec.sql.Parser")())
             jvm.cache(spark)["sql door of"] = known
 
 
@@ -130,6 +147,7 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
     "alter": new_tables.alter,
+    "parse": utilities.statement,
 }
 
 
