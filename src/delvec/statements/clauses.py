@@ -107,6 +107,22 @@ def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
     return unquote(parts[0]) if len(parts) == 1 else ".".join(parts)
 
 
+def split_statements(text: str) -> list[str]:
+    """Return the statements of a text, with semicolons between them.
+
+    >>> split_statements("SELECT ';' -- a; b\\n; SELECT `c;d`;")
+    ["SELECT ';' -- a; b", 'SELECT `c;d`']
+    """
+    found, start = [], 0
+    for match in [*_TOKEN.finditer(text), None]:
+        if match is None or match[0] == ";":
+            part = text[start : len(text) if match is None else match.start()].strip()
+            if any(token.lastgroup != "blank" for token in _TOKEN.finditer(part)):
+                found.append(part)
+            start = 0 if match is None else match.end()
+    return found
+
+
 class Cursor:
     """A cursor over SQL, by words, signs and bracketed parts."""
 
