@@ -35,6 +35,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "traces": ("check", "Tell where rows still physically are."),
     },
     "Change rows": {
+        "sql": ("sql", "Run SQL statements, or a file of them."),
         "append": ("write", "Add rows to a table."),
         "overwrite": ("write", "Replace all rows of a table, or some, by others."),
         "delete": ("write", "Delete rows of a table."),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from importlib.resources import files as resources
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from py4j.clientserver import ClientServer
@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession, types
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
+Java: TypeAlias = Any
+"""An object of the JVM."""
 _compiling = Lock()
 _starting_calls_back = Lock()
 

@@ -107,6 +107,22 @@ def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
     return unquote(parts[0]) if len(parts) == 1 else ".".join(parts)
 
 
+def split_statements(text: str) -> list[str]:
+    """Return the statements of a text, with semicolons between them.
+
+    >>> split_statements("SELECT ';' -- a; b\\n; SELECT `c;d`;")
+    ["SELECT ';' -- a; b", 'SELECT `c;d`']
+    """
+    found, start = [], 0
+    for match in [*_TOKEN.finditer(text), None]:
+        if match is None or match[0] == ";":
+            part = text[start : len(text) if match is None else match.start()].strip()
+            if any(token.lastgroup != "blank" for token in _TOKEN.finditer(part)):
+                found.append(part)
+            start = 0 if match is None else match.end()
+    return found
+
+
 class Cursor:
     """A cursor over SQL, by words, signs and bracketed parts."""
 
@@ -149,6 +165,61 @@ class Cursor:
         found = [inner.until(",")]
         while inner.takes(","):
             found.append(inner.until(","))
+        return found
+
+    def rest(self) -> str:
+        """Return the text up to the end."""
+        return self.until("")
+
+    def peek(self) -> str:
+        """Return the token that comes next, empty at the end."""
+        return "" if self.is_at_end else self._tokens[self._next].text
+
+    def name(self) -> tuple[str, ...]:
+        """Skip a name of one or more parts and return these, unquoted."""
+        parts = [self.word()]
+        while self.takes("."):
+            parts.append(self.word())
+        return tuple(parts)
+
+    def word(self) -> str:
+        """Skip a word, or a name in back quotes, and return it."""
+        if not _PART.fullmatch(self.peek()):
+            self.refuse("expected a name")
+        self._next += 1
+        return unquote(self._tokens[self._next - 1].text)
+
+    def number(self) -> float:
+        """Skip a number that is not negative and return it."""
+        text = ""
+        while self.peek() == "." or self.peek().isdecimal():
+            text += self.peek()
+            self._next += 1
+        if not re.fullmatch(r"\d{1,18}(\.\d{1,18})?", text):
+            self.refuse("expected a number")
+        return float(text) if "." in text else int(text)
+
+    def string(self) -> str:
+        """Skip a string in quotes and return what it says."""
+        if self.peek()[:1] not in ("'", '"'):
+            self.refuse("expected a string in quotes")
+        self._next += 1
+        return re.sub(r"\\(.)", r"\1", self._tokens[self._next - 1].text[1:-1])
+
+    def bracketed_text(self) -> str:
+        """Skip a part in parentheses and return what is in them."""
+        if not self.peek().startswith("("):
+            self.refuse("expected (")
+        self._next += 1
+        return self._tokens[self._next - 1].text[1:-1].strip()
+
+    def columns(self) -> list[str]:
+        """Skip a list of columns, in parentheses or not, and return their names."""
+        if self.peek().startswith("("):
+            return [column(self, each) for each in self.bracketed()]
+        found = [".".join(self.name())]
+        while self.takes(","):
+            found.append(".".join(self.name()))
         return found
 
     def refuse(self, why: str) -> NoReturn:

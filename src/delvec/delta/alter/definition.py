@@ -31,7 +31,7 @@ _NOT_BY_HAND: Final = {
 }
 _TRACKING: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
 # Properties that writers set, and no user.
-_MANAGED: Final = (
+MANAGED: Final = (
     Property.MAX_COLUMN_ID,
     *_TRACKING,
     Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
@@ -88,7 +88,7 @@ def replace_definition(
     """
     was = state.metadata
     wanted: Mapping[str, Any] = was.configuration if properties is None else properties
-    asked = {key: value for key, value in wanted.items() if key not in _MANAGED}
+    asked = {key: value for key, value in wanted.items() if key not in MANAGED}
     fresh = new_table(schema, partition_by, asked, name=name, description=description)
     tracking = {
         key: value

@@ -119,7 +119,7 @@ class TableDescription:
 def create_defined(storage: Storage, state: TableState) -> WriteReport:
     """Create a table where there is none, as version 0."""
     require_empty_location(storage, state.metadata)
-    version = transaction.create(storage, _new_state("CREATE TABLE", state))
+    version = transaction.create(storage, new_state("CREATE TABLE", state))
     return WriteReport("CREATE TABLE", storage.root, version)
 
 
@@ -130,13 +130,13 @@ def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
         snapshot = attempt.snapshot
         require_writable(snapshot, "overwrite")
         state = replace_definition(TableState.of(snapshot), **vars(wanted))
-        change = _new_state("CREATE OR REPLACE TABLE", state, ReadSet(Always()))
+        change = new_state("CREATE OR REPLACE TABLE", state, ReadSet(Always()))
         return Outcome(replace(change, removed=tuple(snapshot.files.entries())))
 
     return prepare
 
 
-def _new_state(name: str, state: TableState, reads: ReadSet | None = None) -> Change:
+def new_state(name: str, state: TableState, reads: ReadSet | None = None) -> Change:
     metadata = state.metadata
     parameters = {
         "partitionBy": json.dumps(list(metadata.partition_columns)),

@@ -220,7 +220,8 @@ class Base:
         """Return a snapshot as a base; reads its commit if that has an in-commit timestamp."""
         storage, key, info = snapshot.storage, commit_key(snapshot.version), dict[str, Any]()
         mark = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
-        if snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
+        has_times = snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS)
+        if has_times and snapshot.version >= 0:
             info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
         state = snapshot.protocol, snapshot.metadata
         return cls(storage, snapshot.version, *state, mark, _timestamp(info))

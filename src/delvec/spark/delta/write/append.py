@@ -57,7 +57,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
                 require_writable(snapshot, "append")
                 depend_on_source(attempt, df)
                 state = _state(attempt, df, evolution)
-                rows, state = _rows(attempt, state, df, evolution, stack)
+                rows, state = rows_to_write(attempt, state, df, evolution, stack)
             if attempt.options.dry_run:
                 return Outcome(Change(Operation("WRITE")), {"rows_inserted": rows.count()})
             written = store_rows(attempt, state, rows)
@@ -89,7 +89,7 @@ def overwrite(
         depend_on_source(attempt, df)
         state = _state(attempt, df, evolution)
         with ExitStack() as stack:
-            rows, state = _rows(attempt, state, df, evolution, stack)
+            rows, state = rows_to_write(attempt, state, df, evolution, stack)
             # A table without partition columns is one partition.
             if by_partition and state.metadata.partition_columns:
                 _require_partition_columns(state.metadata, df)
@@ -221,7 +221,7 @@ def _state(attempt: Attempt, df: DataFrame, evolution: Evolution) -> TableState:
     return new
 
 
-def _rows(
+def rows_to_write(
     attempt: Attempt, state: TableState, df: DataFrame, evolution: Evolution, stack: ExitStack
 ) -> tuple[DataFrame, TableState]:
     """Return the rows to write, staged as long as `stack` is open if ids were generated for them.

@@ -1,0 +1,83 @@
+"""CREATE and REPLACE ... AS SELECT: a definition and its rows in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from delvec.delta.alter.definition import replace_definition
+from delvec.delta.alter.operations import TableDescription, new_state, require_empty_location
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.log.segment import Segment
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write import transaction
+from delvec.delta.write.change import ReadSet
+from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome
+from delvec.delta.write.writable import require_writable
+from delvec.spark.delta.write.append import rows_to_write
+from delvec.spark.delta.write.rewrite import store_rows
+from delvec.spark.delta.write.stored_expressions import require_allowed
+from delvec.spark.engine import SparkEngine
+from delvec.spark.jobs import restart_if_lost
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.write.report import WriteReport
+    from delvec.storage import Storage
+
+
+def create_with_rows(
+    spark: SparkSession, storage: Storage, wanted: TableDescription, rows: DataFrame
+) -> WriteReport:
+    """Create a table where there is none; its first version has the rows."""
+    state = wanted.state()
+    require_empty_location(storage, state.metadata)
+
+    def nothing() -> Snapshot:
+        segment = Segment(-1, None, (), 0)
+        return Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
+
+    run = partial(
+        transaction.run,
+        SparkEngine(spark),
+        nothing,
+        "CREATE TABLE AS SELECT",
+        with_rows("CREATE TABLE AS SELECT", wanted, rows),
+        CheckedOptions.of(max_retries=0),
+    )
+    return restart_if_lost(run)
+
+
+def with_rows(
+    operation: str, wanted: TableDescription, rows: DataFrame
+) -> Callable[[Attempt], Outcome]:
+    """Prepare a table of this definition and these rows in place of what is there, if any."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        snapshot, is_new = attempt.snapshot, attempt.snapshot.version < 0
+        with ExitStack() as stack:
+            if is_new:
+                state, reads = TableState.of(snapshot), ReadSet()
+            else:
+                require_writable(snapshot, "overwrite")
+                state = replace_definition(TableState.of(snapshot), **vars(wanted))
+                reads = ReadSet(Always())
+            require_allowed(attempt.spark, attempt.storage.root, state.metadata)
+            ready, state = rows_to_write(attempt, state, rows, "none", stack)
+            written = store_rows(attempt, state, ready)
+        change = new_state(operation, state, reads)
+        metrics = {"numOutputRows": written.rows}
+        change = replace(
+            change,
+            operation=replace(change.operation, metrics=metrics),
+            added=written.adds,
+            removed=() if is_new else tuple(snapshot.files.entries()),
+        )
+        return Outcome(change, {"rows_inserted": written.rows})
+
+    return prepare

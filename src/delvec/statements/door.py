@@ -1,0 +1,180 @@
+"""The door: Delta tables in `spark.sql`, by name and by path, without a jar.
+
+A session whose door is open has three things more, all by Spark's own extension points:
+
+- its session catalog is `DeltaCatalog.java`: tables whose provider is delta are our own,
+- its analyzer has the rules of `Rules.java`, which replace reads and writes of these,
+- the name `delta` of `format("delta")` and `USING delta` is `DeltaSource.java`.
+
+The classes are compiled on the driver, once for a JVM, into a private folder that Spark's own class
+loader then knows; executors need none of them. What they cannot answer they ask Python by `Link`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from importlib.resources import files as resources
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.spark import jvm
+from delvec.spark.jvm import Java
+from delvec.statements import (
+    commands,
+    known_tables,
+    new_tables,
+    relations,
+    row_changes,
+    row_writes,
+    utilities,
+)
+from delvec.statements.known_tables import session_of_java
+from delvec.statements.refusals import thrown
+
+CATALOG: Final = "spark.sql.catalog.spark_catalog"
+_OURS: Final = "delvec.sql.DeltaCatalog"
+_CLASSES: Final = (
+    "Link",
+    "DeltaTable",
+    "DeltaCatalog",
+    "DeltaSource",
+    "Statement",
+    "Rules",
+    "Parser",
+)
+_SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_DELTA_SPARK: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_DATABRICKS: Final = "com.databricks.backend.daemon.driver.DriverLocal"
+_installing: Final = Lock()
+
+
+def enable_sql(spark: SparkSession) -> SparkSession:
+    """Return a session of the same application in which Delta tables work by SQL and by name.
+
+    Temporary views, settings, current database and functions are those of the given session, which
+    stays as it is. A session whose door is open already is returned as it is.
+
+        spark = delvec.enable_sql(spark)
+        spark.sql("MERGE INTO db.orders t USING changes s ON t.id = s.id "
+                  "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+
+    Raises:
+        UnsupportedFeatureError: The session is one of Spark Connect or Databricks, or has
+            delta-spark's own extension.
+    """
+    jvm.require_running(spark, "enable_sql()")
+    _require_free(spark)
+    if spark.conf.get(CATALOG, "") == _OURS:
+        return spark
+    _install(spark)
+    opened = SparkSession(spark.sparkContext, jvm.session_of(spark).cloneSession())
+    opened.conf.set(CATALOG, _OURS)
+    # For `newSession`, which starts from the settings of the application.
+    spark.sparkContext._jsc.sc().conf().set(CATALOG, _OURS)  # noqa: SLF001
+    return opened
+
+
+def _require_free(spark: SparkSession) -> None:
+    """Refuse sessions that have a Delta of their own."""
+    for name, what in ((_DATABRICKS, "Databricks"), (_DELTA_SPARK, "delta-spark")):
+        if jvm.class_exists(name):
+            raise UnsupportedFeatureError(
+                f"this session has {what}'s own Delta, and the name delta can have one meaning",
+                feature=f"SQL beside {what}",
+                hint="use delvec.DeltaTable there, or start Spark without its jar",
+            )
+    catalog = spark.conf.get(CATALOG, "")
+    if catalog not in ("", "builtin", _OURS):
+        raise InvalidArgumentError(
+            f"{CATALOG} is {catalog}, and delvec's catalog would hide it",
+            hint="give that catalog another name, or use delvec.DeltaTable",
+        )
+
+
+def _install(spark: SparkSession) -> None:
+    """Compile and load the classes, once for a JVM, and inject the rules into the application."""
+    with _installing:
+        jvm.allow_calls_back(spark)
+        jvm.once(spark, "sql door", lambda: _load(spark))
+        extensions = jvm.session_of(spark).extensions()
+        if jvm.cache(spark).get("sql door of") != (known := extensions.hashCode()):
+            rules = jvm.java_class(spark, "delvec.sql.Rules")
+            extensions.injectHintResolutionRule(rules(True))
+            extensions.injectResolutionRule(rules(False))
+            extensions.injectParser(jvm.java_class(spark, "delvec.sql.Parser")())
+            jvm.cache(spark)["sql door of"] = known
+
+
+def _load(spark: SparkSession) -> Java:
+    view = jvm.view_of(spark)
+    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
+    folder = Path(tempfile.mkdtemp(prefix="delvec-sql-"))
+    for name in _CLASSES:
+        compiler = view.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.setTargetVersion(8)
+        compiler.cook(resources("delvec.statements").joinpath(f"{name}.java").read_text())
+        compiled = compiler.getBytecodes()
+        jar = folder / f"{name}.jar"
+        with zipfile.ZipFile(jar, "w") as archive:
+            for each in list(compiled.keySet()):
+                archive.writestr(f"{each.replace('.', '/')}.class", bytes(compiled.get(each)))
+            if name == "DeltaSource":
+                archive.writestr(_SERVICE, f"delvec.sql.{name}\n")
+        loader.addURL(view.java.io.File(str(jar)).toURI().toURL())
+    link = jvm.java_class(spark, "delvec.sql.Link")
+    link.to(_Answers())
+    return link
+
+
+_ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "load": known_tables.load,
+    "open": known_tables.open_by_options,
+    "exists": known_tables.exists,
+    "read": known_tables.rows_of,
+    "early": lambda spark, kind, plan: _EARLY[kind](spark, plan),
+    "write": row_writes.statement,
+    "save": row_writes.save,
+    "batch": row_writes.write_batch,
+    "run": commands.run,
+    "stage": new_tables.stage,
+    "commit staged": new_tables.commit_staged,
+    "abort staged": new_tables.abort_staged,
+    "alter": new_tables.alter,
+    "parse": utilities.statement,
+}
+
+
+_EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
+    "DeleteFromTable": row_changes.delete,
+    "UpdateTable": row_changes.update,
+    "MergeIntoTable": row_changes.merge,
+    "CreateTableLikeCommand": new_tables.created_like,
+    "UnresolvedRelation": relations.by_name,
+    "UnresolvedDataSource": relations.streamed_path,
+    "UnresolvedTableValuedFunction": relations.changes_of,
+}
+
+
+class _Answers:
+    """What `Link.java` calls."""
+
+    def apply(self, question: str, arguments: Java) -> Java:
+        """Answer a question; its first argument is the session, or a table."""
+        first, *others = list(arguments)
+        spark = session_of_java(first)
+        try:
+            return _ANSWERS[question](spark, *others)
+        except Exception as error:  # noqa: BLE001 - it is thrown again, in Java
+            return thrown(spark, error)
+
+    class Java:
+        """The Java interface that this implements, as Py4J wants it declared."""
+
+        implements: Final = ["java.util.function.BiFunction"]
