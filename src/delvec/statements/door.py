@@ -18,13 +18,12 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files as resources
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.jvm import Java
 from delvec.statements import (
     commands,
     known_tables,
@@ -36,6 +35,9 @@ from delvec.statements import (
 )
 from delvec.statements.known_tables import session_of_java
 from delvec.statements.refusals import thrown
+
+if TYPE_CHECKING:
+    from delvec.spark.jvm import Java
 
 CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _OURS: Final = "delvec.sql.DeltaCatalog"

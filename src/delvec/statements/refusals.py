@@ -9,10 +9,11 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from delvec.errors import DelvecError
 from delvec.spark import jvm
-from delvec.spark.jvm import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from delvec.spark.jvm import Java
 
 _KEPT: Final = 100
 _thrown: Final[OrderedDict[int, Exception]] = OrderedDict()

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructType
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
-from delvec.spark.jvm import Java
+from delvec.statements.clones import clone
 from delvec.statements.commands import Rows, command
 from delvec.statements.grammar import Parsed, parse
 from delvec.statements.known_tables import path_of, table_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.write.report import WriteReport
+    from delvec.spark.jvm import Java
 
 _SIZES: Final = (
     "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
@@ -35,6 +36,10 @@ _OPTIMIZED: Final = (
 _RESTORED: Final = (
     "table_size_after_restore BIGINT, num_of_files_after_restore BIGINT, num_removed_files BIGINT,"
     " num_restored_files BIGINT, removed_files_size BIGINT, restored_files_size BIGINT"
+)
+_CLONED: Final = (
+    "source_table_size BIGINT, source_num_of_files BIGINT, num_removed_files BIGINT,"
+    " num_copied_files BIGINT, removed_files_size BIGINT, copied_files_size BIGINT"
 )
 _HISTORY: Final = (
     "version BIGINT, timestamp TIMESTAMP, userId STRING, userName STRING, operation STRING,"
@@ -245,7 +250,8 @@ def _drop_feature(spark: SparkSession, parsed: Parsed) -> Rows:
 
 
 def _clone(spark: SparkSession, parsed: Parsed) -> Rows:
-    raise InvalidArgumentError("not yet")
+    source = _table(spark, parsed.given["source"])
+    return clone(spark, source, parsed.table, parsed.given)
 
 
 def _check(spark: SparkSession, parsed: Parsed) -> Rows:
@@ -274,7 +280,7 @@ UTILITIES: Final[Mapping[str, Utility]] = {
     "ADD CONSTRAINT": Utility("", _add_constraint),
     "DROP CONSTRAINT": Utility("", _drop_constraint),
     "DROP FEATURE": Utility("", _drop_feature),
-    "CLONE": Utility("", _clone),
+    "CLONE": Utility(_CLONED, _clone),
     "CHECK TABLE": Utility("report STRING", _check),
     "TRACES": Utility("report STRING", _traces),
 }

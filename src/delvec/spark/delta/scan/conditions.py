@@ -6,7 +6,9 @@ the table, such as `df["id"]`, are rebuilt to be resolved by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 ALIAS: Final = "t"
 """What conditions and values may call the table, as those of a merge do."""
+_alias: Final = ContextVar("alias", default=ALIAS)
 _T = TypeVar("_T")
 
 
@@ -68,9 +71,20 @@ def to_sql(where: str | Column) -> str:
     return str(column.toString())
 
 
+@contextmanager
+def called(alias: str) -> Iterator[None]:
+    """Let conditions and values call the table by another name than `t`, as a statement does."""
+    token = _alias.set(alias)
+    try:
+        yield
+    finally:
+        _alias.reset(token)
+
+
 def alias_in(schema: StructType) -> str | None:
     """Return the alias of a table; none if it has a column of that name, whose fields are meant."""
-    return None if ALIAS in {name.lower() for name in schema.names} else ALIAS
+    alias = _alias.get()
+    return None if alias.lower() in {name.lower() for name in schema.names} else alias
 
 
 def aliased(rows: DataFrame, schema: StructType) -> DataFrame:
