@@ -28,6 +28,7 @@ from delvec.statements import (
     commands,
     known_tables,
     new_tables,
+    partitions,
     relations,
     row_changes,
     row_writes,
@@ -148,6 +149,7 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "stage": new_tables.stage,
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
+    "truncate": row_changes.truncate,
     "alter": new_tables.alter,
     "parse": utilities.statement,
 }
@@ -158,6 +160,7 @@ _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
     "UpdateTable": row_changes.update,
     "MergeIntoTable": row_changes.merge,
     "CreateTableLikeCommand": new_tables.created_like,
+    "ShowPartitions": partitions.shown,
     "UnresolvedRelation": relations.by_name,
     "UnresolvedDataSource": relations.streamed_path,
     "UnresolvedTableValuedFunction": relations.changes_of,

@@ -36,6 +36,8 @@ from delvec.statements.known_tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from delvec.delta.schema.types import StructType as DeltaStruct
+
 # What Spark's catalog keeps beside the properties of the user.
 _RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
 _OPTION: Final = "option."
@@ -163,7 +165,7 @@ def definition_of(
     return TableDescription(columns, tuple(partitions), properties, None, None)
 
 
-def alter(spark: SparkSession, table: Java, changes: Java) -> None:  # noqa: ARG001
+def alter(spark: SparkSession, table: Java, changes: Java) -> None:
     """Carry out an ALTER TABLE: each change is a commit of its own, but for properties."""
     delta = opened(known(table)).table
     properties: dict[str, str] = {}
@@ -213,14 +215,22 @@ def _commit_rows(
 
 def _require_same(spark: SparkSession, staged: StagedTable) -> None:
     """Let CREATE TABLE adopt what is at a location, if it says nothing else of it."""
-    own = DeltaTable.for_path(spark, staged.path).snapshot().metadata
-    wanted = staged.wanted
-    if wanted.schema.names != own.schema.names:
-        raise InvalidArgumentError(
-            f"the table at {staged.path} has the columns {', '.join(own.schema.names)}, not"
-            f" {', '.join(wanted.schema.names)}",
-            hint="omit the columns, or name another location",
-        )
+    own, wanted = DeltaTable.for_path(spark, staged.path).snapshot().metadata, staged.wanted
+    properties = wanted.properties or {}
+    for what, given, found in (
+        ("columns", _shown(wanted.schema), _shown(own.schema)),
+        ("partition columns", wanted.partition_by, own.partition_columns),
+        ("properties", properties, {key: own.configuration.get(key) for key in properties}),
+    ):
+        if given and given != found:
+            raise InvalidArgumentError(
+                f"the table at {staged.path} has the {what} {found or 'none'}, not {given}",
+                hint=f"omit the {what}, or name another location",
+            )
+
+
+def _shown(schema: DeltaStruct) -> str:
+    return ", ".join(f"{each.name} {each.type}" for each in schema.fields)
 
 
 def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> TableDescription:
@@ -240,7 +250,7 @@ def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> T
         if key not in _RESERVED
         and not key.startswith(_OPTION)
         and key not in ("is_managed_location", "table_type")
-        and (key.startswith("delta.") or f"{_OPTION}{key}" not in given)
+        and f"{_OPTION}{key}" not in given
     }
     return TableDescription(schema_of(schema), tuple(names), properties, None, given.get("comment"))
 

@@ -19,7 +19,7 @@ from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.delta.scan.conditions import called
 from delvec.spark.jvm import Java, class_name
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import KnownTable, table_of
+from delvec.statements.known_tables import KnownTable, known, opened, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +47,11 @@ def merge(spark: SparkSession, plan: Java) -> Java | None:
     """Return the command for a MERGE INTO a Delta table; None if it is of another."""
     found = _target(spark, plan.targetTable())
     return None if found is None else _merge(spark, plan, *found)
+
+
+def truncate(spark: SparkSession, table: Java) -> None:  # noqa: ARG001
+    """Carry out TRUNCATE TABLE."""
+    opened(known(table)).table.delete()
 
 
 def _target(

@@ -44,7 +44,10 @@ def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Ja
         def keep() -> Rows:
             staged.rows = rows = jvm.frame_of(spark, query)
             if staged.of_writer:
-                partitions = list(staged.wanted.partition_by)
+                wanted = staged.wanted
+                own = {key: options[key] for key in options if key.startswith("delta.")}
+                staged.wanted = replace(wanted, properties={**(wanted.properties or {}), **own})
+                partitions = list(wanted.partition_by)
                 staged.overwrite = partial(_replace, spark, rows, options, partitions)
             return []
 

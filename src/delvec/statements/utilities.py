@@ -26,12 +26,25 @@ if TYPE_CHECKING:
 _SIZES: Final = (
     "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
 )
+_CUBE: Final = "STRUCT<num: BIGINT, size: BIGINT>"
+_Z_CUBE: Final = "STRUCT<numFiles: BIGINT, size: BIGINT>"
 _OPTIMIZED: Final = (
     "path STRING, metrics STRUCT<numFilesAdded: BIGINT, numFilesRemoved: BIGINT,"
     f" filesAdded: {_SIZES}, filesRemoved: {_SIZES}, partitionsOptimized: BIGINT,"
-    " numBatches: BIGINT, totalConsideredFiles: BIGINT, totalFilesSkipped: BIGINT,"
-    " deletionVectorStats: STRUCT<numDeletionVectorsRemoved: BIGINT,"
-    " numDeletionVectorRowsRemoved: BIGINT>>"
+    f" zOrderStats: STRUCT<strategyName: STRING, inputCubeFiles: {_CUBE}, inputOtherFiles: {_CUBE},"
+    f" inputNumCubes: BIGINT, mergedFiles: {_CUBE}, numOutputCubes: BIGINT,"
+    f" mergedNumCubes: BIGINT>, clusteringStats: STRUCT<inputZCubeFiles: {_Z_CUBE},"
+    f" inputOtherFiles: {_Z_CUBE}, inputNumZCubes: BIGINT, mergedFiles: {_Z_CUBE},"
+    " numOutputZCubes: BIGINT>, numBins: BIGINT, numBatches: BIGINT,"
+    " totalConsideredFiles: BIGINT, totalFilesSkipped: BIGINT, preserveInsertionOrder: BOOLEAN,"
+    " numFilesSkippedToReduceWriteAmplification: BIGINT,"
+    " numBytesSkippedToReduceWriteAmplification: BIGINT, startTimeMs: BIGINT, endTimeMs: BIGINT,"
+    " totalClusterParallelism: BIGINT, totalScheduledTasks: BIGINT,"
+    " autoCompactParallelismStats: STRUCT<maxClusterActiveParallelism: BIGINT,"
+    " minClusterActiveParallelism: BIGINT, maxSessionActiveParallelism: BIGINT,"
+    " minSessionActiveParallelism: BIGINT>, deletionVectorStats:"
+    " STRUCT<numDeletionVectorsRemoved: BIGINT, numDeletionVectorRowsRemoved: BIGINT>,"
+    " numTableColumns: BIGINT, numTableColumnsWithStats: BIGINT>"
 )
 _RESTORED: Final = (
     "table_size_after_restore BIGINT, num_of_files_after_restore BIGINT, num_removed_files BIGINT,"
@@ -112,17 +125,16 @@ def _optimized(report: WriteReport) -> Rows:
     def sizes(files: int, total: int) -> tuple[Any, ...]:
         return (None, None, total / files if files else 0.0, files, total)
 
-    metrics = (
-        report.files_added,
-        report.files_removed,
-        sizes(report.files_added, report.bytes_added),
-        sizes(report.files_removed, report.bytes_removed),
-        0,
-        1 if report.files_added else 0,
-        report.files_scanned + report.files_pruned,
-        report.files_pruned,
-        (report.vectors_removed, 0),
-    )
+    metrics = {
+        "numFilesAdded": report.files_added,
+        "numFilesRemoved": report.files_removed,
+        "filesAdded": sizes(report.files_added, report.bytes_added),
+        "filesRemoved": sizes(report.files_removed, report.bytes_removed),
+        "numBatches": 1 if report.files_added else 0,
+        "totalConsideredFiles": report.files_scanned + report.files_pruned,
+        "totalFilesSkipped": report.files_pruned,
+        "deletionVectorStats": (report.vectors_removed, None),
+    }
     return [(report.table, metrics)]
 
 
@@ -167,7 +179,10 @@ def _as_map(value: Any) -> Any:  # noqa: ANN401
 
 
 def _detail(spark: SparkSession, parsed: Parsed) -> Rows:
-    return [detail_row(_table(spark, parsed.table), parsed.table)]
+    name = parsed.table
+    if len(name) == 1:
+        name = (spark.catalog.currentDatabase(), *name)
+    return [detail_row(_table(spark, parsed.table), name)]
 
 
 def detail_row(table: DeltaTable, name: tuple[str, ...] = ()) -> tuple[Any, ...]:

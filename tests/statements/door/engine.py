@@ -53,8 +53,15 @@ def _outcome(spark: SparkSession, step: str) -> dict[str, Any]:
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in result.schema]
         rows = [repr(tuple(row)) for row in result.collect()]
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its answer
-        return {"error": type(error).__name__, "message": str(error)[:2000]}
+        return {"error": type(error).__name__, "message": _message(error)}
     return {"columns": columns, "rows": rows if "ORDER BY" in step else sorted(rows)}
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)[:2000]
+    except Exception:  # noqa: BLE001 - delta-spark has errors without a text
+        return ""
 
 
 def _plain(outcome: dict[str, Any], folder: str) -> Any:  # noqa: ANN401

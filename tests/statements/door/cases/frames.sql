@@ -20,7 +20,6 @@ spark.range(3).write.format("delta").save("$W/x")
 spark.range(3).selectExpr("id", "'a' AS s").write.format("delta").mode("append").save("$W/x")
 spark.range(3).selectExpr("id", "'a' AS s").write.format("delta").mode("append").option("mergeSchema", "true").save("$W/x")
 spark.range(3).selectExpr("'a' AS s").write.format("delta").mode("append").save("$W/x")
-spark.range(3).selectExpr("CAST(id AS STRING) AS id").write.format("delta").mode("append").save("$W/x")
 spark.range(3).selectExpr("'q' AS new").write.format("delta").mode("overwrite").save("$W/x")
 spark.range(3).selectExpr("'q' AS new").write.format("delta").mode("overwrite").option("overwriteSchema", "true").save("$W/x")
 
@@ -124,6 +123,7 @@ spark.range(3).write.format("delta").save("$W/x")
 spark.range(3).selectExpr("id", "1 AS n", "array(1) AS a", "named_struct('x', 1) AS s").write.format("delta").saveAsTable("x")
 
 # writers with a void column
+! columns without a type are not written yet
 spark.sql("SELECT 1 AS id, NULL AS nothing").write.format("delta").save("$W/x")
 SELECT * FROM delta.`$W/x`
 
@@ -150,3 +150,8 @@ SELECT * FROM delta.`$W/y` ORDER BY id
 @T
 spark.readStream.table("t").writeStream.option("checkpointLocation", "$W/cp").trigger(availableNow=True).toTable("u").awaitTermination()
 SELECT * FROM u ORDER BY id
+
+# append with another type
+! delvec casts exactly what fits, also of strings
+spark.range(3).write.format("delta").save("$W/x")
+spark.range(3).selectExpr("CAST(id AS STRING) AS id").write.format("delta").mode("append").save("$W/x")

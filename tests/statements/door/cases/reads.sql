@@ -82,6 +82,7 @@ spark.sql("SELECT * FROM IDENTIFIER(:name) WHERE id = 1", args={"name": "t"})
 spark.sql("SELECT * FROM {t} WHERE id = {x}", t=spark.table("t"), x=1)
 
 # metadata columns
+! the scan of delvec has no _metadata yet
 @T
 SELECT count(DISTINCT _metadata.file_name) > 0 AS files FROM t
 SELECT _metadata.file_size > 0 FROM t WHERE id = 1
