@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.CatalogUtils;
 import org.apache.spark.sql.connector.catalog.CatalogExtension;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -58,7 +59,7 @@ public class DeltaCatalog extends DelegatingCatalogExtension implements StagingT
         }
         return timestamp == null ? found : super.loadTable(name, timestamp.longValue());
       }
-      location = registered.location().toString();
+      location = CatalogUtils.URIToString(registered.location());
     }
     Object[] asked = {session(), title(name), location, version, timestamp, registered};
     Object table = Link.ask("load", asked);

@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -21,7 +22,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * and write of it, so that it is never scanned or written by Spark's own means. A staged one is the
  * table of a CREATE or REPLACE ... AS SELECT, whose rows and definition become one commit.
  */
-public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable {
+public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable, TruncatableTable {
   private final String name;
   private final StructType schema;
   private final Transform[] partitioning;
@@ -76,6 +77,11 @@ public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable {
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     throw new IllegalStateException("the write of " + name + " was not replaced");
+  }
+
+  public boolean truncateTable() {
+    Link.ask("truncate", new Object[] {SparkSession.active(), this});
+    return true;
   }
 
   public void commitStagedChanges() {

@@ -91,6 +91,7 @@ public class Rules extends AbstractFunction1 {
           || kind.equals("UpdateTable")
           || kind.equals("MergeIntoTable")
           || kind.equals("CreateTableLikeCommand")
+          || kind.equals("ShowPartitions")
           || kind.equals("UnresolvedTableValuedFunction")
               && plan.toString().toLowerCase().contains("table_changes")
           || kind.equals("UnresolvedRelation")

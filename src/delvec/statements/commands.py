@@ -8,11 +8,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from delvec.spark import jvm
-from delvec.spark.jvm import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from delvec.spark.jvm import Java
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 _KEPT: Final = 1000

@@ -18,17 +18,17 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files as resources
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.jvm import Java
 from delvec.statements import (
     commands,
     known_tables,
     new_tables,
+    partitions,
     relations,
     row_changes,
     row_writes,
@@ -36,6 +36,9 @@ from delvec.statements import (
 )
 from delvec.statements.known_tables import session_of_java
 from delvec.statements.refusals import thrown
+
+if TYPE_CHECKING:
+    from delvec.spark.jvm import Java
 
 CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _OURS: Final = "delvec.sql.DeltaCatalog"
@@ -146,6 +149,7 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "stage": new_tables.stage,
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
+    "truncate": row_changes.truncate,
     "alter": new_tables.alter,
     "parse": utilities.statement,
 }
@@ -156,6 +160,7 @@ _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
     "UpdateTable": row_changes.update,
     "MergeIntoTable": row_changes.merge,
     "CreateTableLikeCommand": new_tables.created_like,
+    "ShowPartitions": partitions.shown,
     "UnresolvedRelation": relations.by_name,
     "UnresolvedDataSource": relations.streamed_path,
     "UnresolvedTableValuedFunction": relations.changes_of,

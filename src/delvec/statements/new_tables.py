@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from delvec.delta.alter.definition import MANAGED as _MANAGED
 from delvec.delta.alter.operations import TableDescription
 from delvec.delta.log.segment import Segment
 from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.traversal import nullable
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
@@ -35,6 +36,8 @@ from delvec.statements.known_tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from delvec.delta.schema.types import StructType as DeltaStruct
+
 # What Spark's catalog keeps beside the properties of the user.
 _RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
 _OPTION: Final = "option."
@@ -50,11 +53,12 @@ class StagedTable(Known):
     is_external: bool
     registers: bool
     wanted: TableDescription
+    of_writer: bool
     rows: DataFrame | None = None
-    options: Mapping[str, str] | None = None
+    overwrite: Callable[[DeltaTable], None] | None = None
 
 
-def stage(  # noqa: PLR0913
+def stage(  # noqa: PLR0913, PLR0917
     spark: SparkSession,
     how: str,
     identifier: Java,
@@ -70,7 +74,7 @@ def stage(  # noqa: PLR0913
     location = path or given.get("location")
     is_external = location is not None and "is_managed_location" not in given
     if location is None:
-        location = _default_location(spark, identifier)
+        location = default_location(spark, identifier)
     place = path_of(location)
     wanted = _description(columns, partitions, given)
     storage = open_storage(spark, place)
@@ -84,7 +88,9 @@ def stage(  # noqa: PLR0913
     state = wanted.state()
     segment = Segment(-1, None, (), 0)
     snapshot = Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
-    staged = StagedTable(title, snapshot, how, identifier, place, is_external, path is None, wanted)
+    staged = StagedTable(
+        title, snapshot, how, identifier, place, is_external, path is None, wanted, of_writer
+    )
     return java_table(spark, staged, shown_schema(snapshot))
 
 
@@ -113,16 +119,11 @@ def commit_staged(spark: SparkSession, table: Java) -> None:
     else:
         _require_same(spark, staged)
     if staged.registers:
-        _register(spark, staged.identifier, staged.path, is_external=staged.is_external)
+        register(spark, staged.identifier, staged.path, is_external=staged.is_external)
 
 
 def abort_staged(spark: SparkSession, table: Java) -> None:
     """Forget a staged table: nothing was written for it."""
-
-
-def create_as(spark: SparkSession, path: str, wanted: TableDescription, rows: DataFrame) -> None:
-    """Create a table at a path from rows, in one commit."""
-    create_with_rows(spark, open_storage(spark, path), wanted, rows)
 
 
 def created_like(spark: SparkSession, plan: Java) -> Java | None:
@@ -133,29 +134,23 @@ def created_like(spark: SparkSession, plan: Java) -> Java | None:
     found = table_of(spark, source)
     if found is None or provider != "delta":
         return None
-    state = jvm.session_of(spark).sessionState()
-    database = (
-        target[-2] if len(target) > 1 else next(iter(state.catalogManager().currentNamespace()))
-    )
-    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
-    strings = jvm.java_class(spark, "java.lang.String")
-    identifier = identifiers.of(jvm.array_of(spark, strings, [database]), target[-1])
+    identifier = identifier_of(spark, target)
     location = plan.fileFormat().locationUri()
     given = {str(each._1()): str(each._2()) for each in jvm.items(plan.properties())}  # noqa: SLF001
 
     def carry_out() -> Rows:
-        if state.catalog().tableExists(_table_identifier(spark, identifier)):
+        if is_registered(spark, identifier):
             if plan.ifNotExists():
                 return []
             raise InvalidArgumentError(f"there is a table {'.'.join(target)} already")
         place = location.get().toString() if location.isDefined() else None
-        path = path_of(place or _default_location(spark, identifier))
+        path = path_of(place or default_location(spark, identifier))
         metadata = found.snapshot.metadata
         properties = {**metadata.configuration, **given}
         own = {key: value for key, value in properties.items() if key not in _MANAGED}
         schema, columns = without_mapping(metadata.schema), metadata.partition_columns
         DeltaTable.create(spark, path, schema, columns, own, description=metadata.description)
-        _register(spark, identifier, path, is_external=place is not None)
+        register(spark, identifier, path, is_external=place is not None)
         return []
 
     return command(spark, f"CREATE TABLE {'.'.join(target)} LIKE", StructType([]), carry_out)
@@ -166,7 +161,8 @@ def definition_of(
 ) -> TableDescription:
     """Return the definition of a table that a DataFrame writer makes."""
     properties = {key: value for key, value in options.items() if key.startswith("delta.")}
-    return TableDescription(schema_of(_nullable(schema)), tuple(partitions), properties, None, None)
+    columns = nullable(schema_of(schema))  # a writer of rows declares none of them NOT NULL
+    return TableDescription(columns, tuple(partitions), properties, None, None)
 
 
 def alter(spark: SparkSession, table: Java, changes: Java) -> None:
@@ -203,27 +199,38 @@ def _commit_rows(
     spark: SparkSession, staged: StagedTable, rows: DataFrame, *, exists: bool
 ) -> None:
     if not exists:
-        create_as(spark, staged.path, staged.wanted, rows)
+        create_with_rows(spark, open_storage(spark, staged.path), staged.wanted, rows)
         return
     if staged.how == "create":
         raise InvalidArgumentError(
             f"there is a table at {staged.path} already", hint="CREATE OR REPLACE TABLE replaces it"
         )
     table = DeltaTable.for_path(spark, staged.path)
+    if staged.overwrite is not None:
+        staged.overwrite(table)
+        return
     operation = "CREATE OR REPLACE TABLE AS SELECT"
     table.run(operation, with_rows(operation, staged.wanted, rows), {})
 
 
 def _require_same(spark: SparkSession, staged: StagedTable) -> None:
     """Let CREATE TABLE adopt what is at a location, if it says nothing else of it."""
-    own = DeltaTable.for_path(spark, staged.path).snapshot().metadata
-    wanted = staged.wanted
-    if wanted.schema.names != own.schema.names:
-        raise InvalidArgumentError(
-            f"the table at {staged.path} has the columns {', '.join(own.schema.names)}, not"
-            f" {', '.join(wanted.schema.names)}",
-            hint="omit the columns, or name another location",
-        )
+    own, wanted = DeltaTable.for_path(spark, staged.path).snapshot().metadata, staged.wanted
+    properties = wanted.properties or {}
+    for what, given, found in (
+        ("columns", _shown(wanted.schema), _shown(own.schema)),
+        ("partition columns", wanted.partition_by, own.partition_columns),
+        ("properties", properties, {key: own.configuration.get(key) for key in properties}),
+    ):
+        if given and given != found:
+            raise InvalidArgumentError(
+                f"the table at {staged.path} has the {what} {found or 'none'}, not {given}",
+                hint=f"omit the {what}, or name another location",
+            )
+
+
+def _shown(schema: DeltaStruct) -> str:
+    return ", ".join(f"{each.name} {each.type}" for each in schema.fields)
 
 
 def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> TableDescription:
@@ -266,13 +273,27 @@ def _field(column: Java) -> StructField:
     return StructField(str(column.name()), kind, bool(column.nullable()), metadata)
 
 
-def _nullable(schema: StructType) -> StructType:
-    return StructType.fromJson(schema.jsonValue())
+def identifier_of(spark: SparkSession, parts: Sequence[str]) -> Java:
+    """Return the name of a table in the session's catalog, with its database."""
+    manager = jvm.session_of(spark).sessionState().catalogManager()
+    database = parts[-2] if len(parts) > 1 else next(iter(manager.currentNamespace()))
+    identifiers = jvm.java_class(spark, "org.apache.spark.sql.connector.catalog.Identifier")
+    strings = jvm.java_class(spark, "java.lang.String")
+    return identifiers.of(jvm.array_of(spark, strings, [database]), parts[-1])
 
 
-def _default_location(spark: SparkSession, identifier: Java) -> str:
+def is_registered(spark: SparkSession, identifier: Java) -> bool:
+    """Tell whether the session's catalog has a table of this name."""
     catalog = jvm.session_of(spark).sessionState().catalog()
-    return str(catalog.defaultTablePath(_table_identifier(spark, identifier)).toString())
+    return bool(catalog.tableExists(_table_identifier(spark, identifier)))
+
+
+def default_location(spark: SparkSession, identifier: Java) -> str:
+    """Return where a managed table of this name lies."""
+    catalog = jvm.session_of(spark).sessionState().catalog()
+    location = catalog.defaultTablePath(_table_identifier(spark, identifier))
+    utils = jvm.java_class(spark, "org.apache.spark.sql.catalyst.catalog.CatalogUtils")
+    return str(utils.URIToString(location))
 
 
 def _table_identifier(spark: SparkSession, identifier: Java) -> Java:
@@ -282,7 +303,7 @@ def _table_identifier(spark: SparkSession, identifier: Java) -> Java:
     return names(str(identifier.name()), option.apply(database))
 
 
-def _register(spark: SparkSession, identifier: Java, path: str, *, is_external: bool) -> None:
+def register(spark: SparkSession, identifier: Java, path: str, *, is_external: bool) -> None:
     """Register a table as delta-spark does: without columns and properties, which the log has."""
     catalog = jvm.session_of(spark).sessionState().catalog()
     name = _table_identifier(spark, identifier)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import LongType, StructField, StructType
 
+from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
+from delvec.spark.delta.scan.conditions import called
 from delvec.spark.jvm import Java, class_name
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import KnownTable, table_of
+from delvec.statements.known_tables import KnownTable, known, opened, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +49,11 @@ def merge(spark: SparkSession, plan: Java) -> Java | None:
     return None if found is None else _merge(spark, plan, *found)
 
 
+def truncate(spark: SparkSession, table: Java) -> None:  # noqa: ARG001
+    """Carry out TRUNCATE TABLE."""
+    opened(known(table)).table.delete()
+
+
 def _target(
     spark: SparkSession, relation: Java
 ) -> tuple[KnownTable, tuple[str, ...], str | None] | None:
@@ -58,7 +65,26 @@ def _target(
         return None
     parts = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
     found = table_of(spark, parts)
+    if found is None and (shown := _shown_by(spark, parts)) is not None:
+        inner = _target(spark, shown)
+        return inner and (inner[0], parts, alias)
     return None if found is None else (found, parts, alias)
+
+
+def _shown_by(spark: SparkSession, parts: Sequence[str]) -> Java | None:
+    """Return the relation of which a temporary view shows all columns and rows."""
+    state = jvm.session_of(spark).sessionState()
+    view = state.catalog().getRawTempView(parts[-1]) if len(parts) == 1 else None
+    if view is None or not view.isDefined():
+        return None
+    text = view.get().tableMeta().viewText()
+    if not text.isDefined():
+        return None
+    plan = state.sqlParser().parsePlan(text.get())
+    if class_name(plan) != "Project" or class_name(plan.child()) != "UnresolvedRelation":
+        return None
+    listed = [class_name(each) for each in jvm.items(plan.projectList())]
+    return plan.child() if listed == ["UnresolvedStar"] else None
 
 
 def _delete(
@@ -67,9 +93,10 @@ def _delete(
     condition = _condition(spark, plan.condition(), parts, alias)
 
     def carry_out() -> Rows:
-        return [(found.table.delete(condition).rows_deleted,)]
+        with called(alias or parts[-1]):
+            return [(found.table.delete(condition).rows_deleted,)]
 
-    return command(spark, f"DELETE FROM {found.name}", _longs(_AFFECTED), carry_out)
+    return command(spark, f"DELETE {found.name}", _longs(_AFFECTED), carry_out)
 
 
 def _update(
@@ -83,7 +110,8 @@ def _update(
     values = _assigned(spark, plan.assignments(), rename)
 
     def carry_out() -> Rows:
-        return [(found.table.update(values, condition).rows_updated,)]
+        with called(alias or parts[-1]):
+            return [(found.table.update(values, condition).rows_updated,)]
 
     return command(spark, f"UPDATE {found.name}", _longs(_AFFECTED), carry_out)
 
@@ -95,7 +123,10 @@ def _merge(
     target_name = alias or parts[-1]
     source_name = source_alias or (source_parts[-1] if source_parts else "__source")
     if source_name.lower() == target_name.lower():
-        source_name += "_source"
+        raise InvalidArgumentError(
+            f"both tables of the MERGE are called {target_name}",
+            hint="give each an alias: MERGE INTO orders a USING changes b ON a.id = b.id",
+        )
     rename = _renaming(
         spark, [(parts, alias, target_name), (source_parts, source_alias, source_name)]
     )
@@ -175,6 +206,8 @@ def _assigned(
     for each in jvm.items(assignments):
         parts = [str(part) for part in jvm.items(rename(each.key()).nameParts())]
         name = parts[0] if len(parts) == 1 else ".".join(map(quote, parts))
+        if name.lower() in {other.lower() for other in found}:
+            raise InvalidArgumentError(f"{name} is set twice", hint="set each column once")
         value = rename(each.value())
         is_default = (
             class_name(value) == "UnresolvedAttribute" and value.name().upper() == "DEFAULT"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -14,14 +16,19 @@ from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
+from delvec.spark.delta.write.create import create_with_rows, with_rows
+from delvec.spark.engine import open_storage
 from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import table_schema
+from delvec.statements.assignment import assigned
 from delvec.statements.commands import Rows, command
 from delvec.statements.known_tables import KnownTable, known, opened, path_of
-from delvec.statements.new_tables import StagedTable, create_as, definition_of
+from delvec.statements.new_tables import StagedTable, definition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
+
+    from delvec.delta.write.transaction import WriteOptions
 
 _NOTHING: Final = StructType([])
 _PARTITIONS: Final = "__partition_columns"
@@ -35,7 +42,13 @@ def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Ja
         staged = found
 
         def keep() -> Rows:
-            staged.rows, staged.options = jvm.frame_of(spark, query), options
+            staged.rows = rows = jvm.frame_of(spark, query)
+            if staged.of_writer:
+                wanted = staged.wanted
+                own = {key: options[key] for key in options if key.startswith("delta.")}
+                staged.wanted = replace(wanted, properties={**(wanted.properties or {}), **own})
+                partitions = list(wanted.partition_by)
+                staged.overwrite = partial(_replace, spark, rows, options, partitions)
             return []
 
         return command(spark, f"WRITE {found.name}", _NOTHING, keep)
@@ -47,6 +60,7 @@ def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Ja
         rows = jvm.frame_of(spark, query)
         if not by_name:
             rows = by_position(found, rows, merges=_merges(spark, options))
+        rows = assigned(spark, rows, found.snapshot.metadata.schema)
         if kind == "AppendData":
             _append(spark, found.table, rows, options)
         else:
@@ -65,7 +79,14 @@ def save(spark: SparkSession, mode: str, options: Java, rows: Java) -> Java:
     path = _path(given)
     partitions = json.loads(given.pop(_PARTITIONS, "[]"))
     if not DeltaTable.is_delta_table(path, spark=spark):
-        create_as(spark, path, definition_of(frame.schema, partitions, given), frame)
+        create_with_rows(
+            spark,
+            open_storage(spark, path),
+            definition_of(frame.schema, partitions, given),
+            frame,
+            "WRITE",
+            **_write_options(spark, given),
+        )
         return jvm.java_type(spark, frame.schema)
     if mode == "ErrorIfExists":
         raise InvalidArgumentError(
@@ -74,12 +95,28 @@ def save(spark: SparkSession, mode: str, options: Java, rows: Java) -> Java:
         )
     if mode != "Ignore":
         table = DeltaTable.for_path(spark, path)
-        _require_same_partitions(table, partitions, given, mode)
         if mode == "Append":
+            _require_same_partitions(table, partitions)
             _append(spark, table, frame, given)
         else:
-            _overwrite(spark, table, frame, given, None, dynamic=False)
+            _replace(spark, frame, given, partitions, table)
     return jvm.java_type(spark, frame.schema)
+
+
+def _replace(
+    spark: SparkSession,
+    rows: DataFrame,
+    options: Mapping[str, str],
+    partitions: list[str],
+    table: DeltaTable,
+) -> None:
+    """Overwrite a table by a writer, which may replace its columns and partitions as well."""
+    if options.get("overwriteschema", "").lower() == "true" and "replacewhere" not in options:
+        wanted = replace(definition_of(rows.schema, partitions, {}), properties=None)
+        table.run("WRITE", with_rows("WRITE", wanted, rows), _write_options(spark, options))
+        return
+    _require_same_partitions(table, partitions)
+    _overwrite(spark, table, rows, options, None, dynamic=False)
 
 
 def write_batch(
@@ -188,15 +225,16 @@ def _overwrite(
     )
 
 
-def _write_options(spark: SparkSession, options: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _write_options(spark: SparkSession, options: Mapping[str, str]) -> WriteOptions:
+    found: WriteOptions = {}
     message = options.get("usermetadata") or spark.conf.get(
         "spark.databricks.delta.commitInfo.userMetadata", None
     )
     if message:
         found["commit_metadata"] = message
     if "txnappid" in options and "txnversion" in options:
-        found |= {"txn_app_id": options["txnappid"], "txn_version": int(options["txnversion"])}
+        found["txn_app_id"] = options["txnappid"]
+        found["txn_version"] = int(options["txnversion"])
     return found
 
 
@@ -217,22 +255,14 @@ def _replaced(spark: SparkSession, expression: Java) -> Column | None:
     return column_of(spark, expression if new is None else new)
 
 
-def _require_same_partitions(
-    table: DeltaTable, partitions: list[str], options: Mapping[str, str], mode: str
-) -> None:
+def _require_same_partitions(table: DeltaTable, partitions: list[str]) -> None:
     own = list(table.snapshot().metadata.partition_columns)
-    replaces = mode == "Overwrite" and options.get("overwriteschema", "").lower() == "true"
     if partitions and [each.lower() for each in partitions] != [each.lower() for each in own]:
-        if replaces:
-            raise UnsupportedFeatureError(
-                "an overwrite keeps the partition columns",
-                feature="overwriteSchema with other partition columns",
-                hint="CREATE OR REPLACE TABLE ... PARTITIONED BY ... AS SELECT",
-            )
         raise InvalidArgumentError(
             f"{table.storage.root} is partitioned by {', '.join(own) or 'nothing'}, not by"
             f" {', '.join(partitions)}",
-            hint="omit partitionBy(), or name the table's own columns",
+            hint="omit partitionBy(), name the table's own columns, or overwrite the table with"
+            ' option("overwriteSchema", "true")',
         )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructType
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
-from delvec.spark.jvm import Java
+from delvec.statements.clones import clone
 from delvec.statements.commands import Rows, command
 from delvec.statements.grammar import Parsed, parse
 from delvec.statements.known_tables import path_of, table_of
@@ -21,20 +21,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.write.report import WriteReport
+    from delvec.spark.jvm import Java
 
 _SIZES: Final = (
     "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
 )
+_CUBE: Final = "STRUCT<num: BIGINT, size: BIGINT>"
+_Z_CUBE: Final = "STRUCT<numFiles: BIGINT, size: BIGINT>"
 _OPTIMIZED: Final = (
     "path STRING, metrics STRUCT<numFilesAdded: BIGINT, numFilesRemoved: BIGINT,"
     f" filesAdded: {_SIZES}, filesRemoved: {_SIZES}, partitionsOptimized: BIGINT,"
-    " numBatches: BIGINT, totalConsideredFiles: BIGINT, totalFilesSkipped: BIGINT,"
-    " deletionVectorStats: STRUCT<numDeletionVectorsRemoved: BIGINT,"
-    " numDeletionVectorRowsRemoved: BIGINT>>"
+    f" zOrderStats: STRUCT<strategyName: STRING, inputCubeFiles: {_CUBE}, inputOtherFiles: {_CUBE},"
+    f" inputNumCubes: BIGINT, mergedFiles: {_CUBE}, numOutputCubes: BIGINT,"
+    f" mergedNumCubes: BIGINT>, clusteringStats: STRUCT<inputZCubeFiles: {_Z_CUBE},"
+    f" inputOtherFiles: {_Z_CUBE}, inputNumZCubes: BIGINT, mergedFiles: {_Z_CUBE},"
+    " numOutputZCubes: BIGINT>, numBins: BIGINT, numBatches: BIGINT,"
+    " totalConsideredFiles: BIGINT, totalFilesSkipped: BIGINT, preserveInsertionOrder: BOOLEAN,"
+    " numFilesSkippedToReduceWriteAmplification: BIGINT,"
+    " numBytesSkippedToReduceWriteAmplification: BIGINT, startTimeMs: BIGINT, endTimeMs: BIGINT,"
+    " totalClusterParallelism: BIGINT, totalScheduledTasks: BIGINT,"
+    " autoCompactParallelismStats: STRUCT<maxClusterActiveParallelism: BIGINT,"
+    " minClusterActiveParallelism: BIGINT, maxSessionActiveParallelism: BIGINT,"
+    " minSessionActiveParallelism: BIGINT>, deletionVectorStats:"
+    " STRUCT<numDeletionVectorsRemoved: BIGINT, numDeletionVectorRowsRemoved: BIGINT>,"
+    " numTableColumns: BIGINT, numTableColumnsWithStats: BIGINT>"
 )
 _RESTORED: Final = (
     "table_size_after_restore BIGINT, num_of_files_after_restore BIGINT, num_removed_files BIGINT,"
     " num_restored_files BIGINT, removed_files_size BIGINT, restored_files_size BIGINT"
+)
+_CLONED: Final = (
+    "source_table_size BIGINT, source_num_of_files BIGINT, num_removed_files BIGINT,"
+    " num_copied_files BIGINT, removed_files_size BIGINT, copied_files_size BIGINT"
 )
 _HISTORY: Final = (
     "version BIGINT, timestamp TIMESTAMP, userId STRING, userName STRING, operation STRING,"
@@ -107,17 +125,16 @@ def _optimized(report: WriteReport) -> Rows:
     def sizes(files: int, total: int) -> tuple[Any, ...]:
         return (None, None, total / files if files else 0.0, files, total)
 
-    metrics = (
-        report.files_added,
-        report.files_removed,
-        sizes(report.files_added, report.bytes_added),
-        sizes(report.files_removed, report.bytes_removed),
-        0,
-        1 if report.files_added else 0,
-        report.files_scanned + report.files_pruned,
-        report.files_pruned,
-        (report.vectors_removed, 0),
-    )
+    metrics = {
+        "numFilesAdded": report.files_added,
+        "numFilesRemoved": report.files_removed,
+        "filesAdded": sizes(report.files_added, report.bytes_added),
+        "filesRemoved": sizes(report.files_removed, report.bytes_removed),
+        "numBatches": 1 if report.files_added else 0,
+        "totalConsideredFiles": report.files_scanned + report.files_pruned,
+        "totalFilesSkipped": report.files_pruned,
+        "deletionVectorStats": (report.vectors_removed, None),
+    }
     return [(report.table, metrics)]
 
 
@@ -162,7 +179,10 @@ def _as_map(value: Any) -> Any:  # noqa: ANN401
 
 
 def _detail(spark: SparkSession, parsed: Parsed) -> Rows:
-    return [detail_row(_table(spark, parsed.table), parsed.table)]
+    name = parsed.table
+    if len(name) == 1:
+        name = (spark.catalog.currentDatabase(), *name)
+    return [detail_row(_table(spark, parsed.table), name)]
 
 
 def detail_row(table: DeltaTable, name: tuple[str, ...] = ()) -> tuple[Any, ...]:
@@ -245,7 +265,8 @@ def _drop_feature(spark: SparkSession, parsed: Parsed) -> Rows:
 
 
 def _clone(spark: SparkSession, parsed: Parsed) -> Rows:
-    raise InvalidArgumentError("not yet")
+    source = _table(spark, parsed.given["source"])
+    return clone(spark, source, parsed.table, parsed.given)
 
 
 def _check(spark: SparkSession, parsed: Parsed) -> Rows:
@@ -274,7 +295,7 @@ UTILITIES: Final[Mapping[str, Utility]] = {
     "ADD CONSTRAINT": Utility("", _add_constraint),
     "DROP CONSTRAINT": Utility("", _drop_constraint),
     "DROP FEATURE": Utility("", _drop_feature),
-    "CLONE": Utility("", _clone),
+    "CLONE": Utility(_CLONED, _clone),
     "CHECK TABLE": Utility("report STRING", _check),
     "TRACES": Utility("report STRING", _traces),
 }

@@ -104,11 +104,14 @@ def _is_marker(storage: Storage, info: FileInfo) -> bool:
 
 @dataclass(frozen=True)
 class TableDescription:
-    """The definition of a table that is to be created: the arguments of `new_table`."""
+    """The definition of a table that is to be created: the arguments of `new_table`.
+
+    Without properties, a table that is replaced keeps its own.
+    """
 
     schema: StructType
     partition_by: tuple[str, ...]
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any] | None
     name: str | None
     description: str | None
 

@@ -15,7 +15,9 @@ See `file_index`.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property, partial
@@ -304,6 +306,7 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 ALIAS: Final = "t"
 """What conditions and values may call the table, as those of a merge do."""
+_alias: Final = ContextVar("alias", default=ALIAS)
 _T = TypeVar("_T")
 
 
@@ -344,9 +347,20 @@ def to_sql(where: str | Column) -> str:
     return str(column.toString())
 
 
+@contextmanager
+def called(alias: str) -> Iterator[None]:
+    """Let conditions and values call the table by another name than `t`, as a statement does."""
+    token = _alias.set(alias)
+    try:
+        yield
+    finally:
+        _alias.reset(token)
+
+
 def alias_in(schema: StructType) -> str | None:
     """Return the alias of a table; none if it has a column of that name, whose fields are meant."""
-    return None if ALIAS in {name.lower() for name in schema.names} else ALIAS
+    alias = _alias.get()
+    return None if alias.lower() in {name.lower() for name in schema.names} else alias
 
 
 def aliased(rows: DataFrame, schema: StructType) -> DataFrame:

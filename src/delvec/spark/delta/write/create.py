@@ -16,7 +16,7 @@ from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write import transaction
 from delvec.delta.write.change import ReadSet
-from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome
+from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
 from delvec.spark.delta.write.append import rows_to_write
 from delvec.spark.delta.write.rewrite import store_rows
@@ -26,13 +26,19 @@ from delvec.spark.jobs import restart_if_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Unpack
 
     from delvec.delta.write.report import WriteReport
     from delvec.storage import Storage
 
 
 def create_with_rows(
-    spark: SparkSession, storage: Storage, wanted: TableDescription, rows: DataFrame
+    spark: SparkSession,
+    storage: Storage,
+    wanted: TableDescription,
+    rows: DataFrame,
+    operation: str = "CREATE TABLE AS SELECT",
+    **options: Unpack[WriteOptions],
 ) -> WriteReport:
     """Create a table where there is none; its first version has the rows."""
     state = wanted.state()
@@ -46,9 +52,9 @@ def create_with_rows(
         transaction.run,
         SparkEngine(spark),
         nothing,
-        "CREATE TABLE AS SELECT",
-        with_rows("CREATE TABLE AS SELECT", wanted, rows),
-        CheckedOptions.of(max_retries=0),
+        operation,
+        with_rows(operation, wanted, rows),
+        replace(CheckedOptions.of(**options), max_retries=0),
     )
     return restart_if_lost(run)
 

@@ -1,0 +1,31 @@
+"""The door and delta-spark: the same statements, the same results, the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.statements.door.cases import Case, read_cases
+from tests.statements.door.judge import Judge, open_judge
+
+pytestmark = pytest.mark.spark
+
+CASES = list(read_cases())
+
+
+@pytest.fixture(scope="module")
+def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with open_judge(spark, tmp_path_factory.mktemp("judge")) as opened:
+        yield opened
+
+
+@pytest.mark.first_cases(40)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_both_do_the_same(judge: Judge, case: Case) -> None:
+    found = judge.differences(f"case{CASES.index(case)}", case)
+    if case.differs:
+        assert found, f"they do the same, in spite of: {case.differs}"
+    else:
+        assert not found, "\n".join(found)
