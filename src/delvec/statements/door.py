@@ -26,6 +26,7 @@ from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.jvm import Java
 from delvec.statements import (
+    alter_tables,
     commands,
     known_tables,
     new_tables,
@@ -146,7 +147,7 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "stage": new_tables.stage,
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
-    "alter": new_tables.alter,
+    "alter": alter_tables.alter,
     "parse": utilities.statement,
 }
 

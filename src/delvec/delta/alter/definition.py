@@ -113,8 +113,9 @@ def set_properties(
     properties: Mapping[str, Any],
     *,
     is_empty: Callable[[], bool] = lambda: False,
+    for_readers: bool = False,
 ) -> TableState:
-    """Set properties, and add the writer features that they need to the protocol."""
+    """Set properties, and add the features that they need; those of readers only if told so."""
     asked = check_properties(properties)
     if asked.constraints:
         raise InvalidArgumentError(
@@ -134,7 +135,7 @@ def set_properties(
         )
     changed = assign_column_ids(changed, keep_names=True)
     table_state.require_valid_schema(changed.metadata)
-    return _finished(changed.upgraded(state))
+    return _finished(changed.upgraded(state, for_readers=for_readers))
 
 
 def unset_properties(
