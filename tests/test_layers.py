@@ -59,6 +59,7 @@ ROOMS = (
     "iceberg.resolve",
     "iceberg.table",
     "statements",
+    "compat",
     "conversion.schema",
     "conversion.files",
     "conversion.planning",
@@ -99,7 +100,7 @@ ONLY = {
 }
 # Packages of others, and the only rooms that import them; the last two also inside functions.
 FOREIGN = {
-    "pyspark": ("spark", "datasource", "iceberg", "conversion", "statements"),
+    "pyspark": ("spark", "datasource", "iceberg", "conversion", "statements", "compat"),
     "py4j": ("spark", "iceberg", "conversion", "statements"),
     "obstore": ("storage",),
     "click": ("cli",),

@@ -81,6 +81,15 @@ def enable_sql(spark: SparkSession) -> SparkSession:
     return opened
 
 
+def require_open(spark: SparkSession, what: str) -> None:
+    """Refuse a session that `enable_sql` has not opened."""
+    if spark.conf.get(CATALOG, "") != _OURS:
+        raise InvalidArgumentError(
+            f"{what} needs a session whose SQL knows Delta tables",
+            hint="open it: spark = delvec.enable_sql(spark)",
+        )
+
+
 def _require_free(spark: SparkSession) -> None:
     """Refuse sessions that have a Delta of their own."""
     for name, what in ((_DATABRICKS, "Databricks"), (_DELTA_SPARK, "delta-spark")):

@@ -14,7 +14,7 @@ from delvec.errors import ChecksumError, MissingDependencyError, UnsupportedFeat
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
-from delvec.spark.session.session import _with_context
+from delvec.statements.sessions import _with_context
 from delvec.spark.session.settings import setting
 
 RUNTIME = iceberg_coordinate()

@@ -218,9 +218,7 @@ class Base:
         """Return a snapshot as a base; reads its commit if that has an in-commit timestamp."""
         storage, key, timestamp = snapshot.storage, commit_key(snapshot.version), 0
         mark = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
-        if snapshot.version >= 0 and snapshot.metadata.is_on(
-            Property.ENABLE_IN_COMMIT_TIMESTAMPS
-        ):
+        if snapshot.version >= 0 and snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
             timestamp = _timestamp(JsonActions(storage.uri_of(key), storage.read(key)).others())
         state = snapshot.protocol, snapshot.metadata
         return cls(storage, snapshot.version, *state, mark, timestamp)
