@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from delvec.errors import DelvecError
     from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
-    from delvec.spark.session.session import configure, session
+    from delvec.statements.door import enable_sql
     from delvec.statements.run import sql
+    from delvec.statements.sessions import configure, session
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "clean_target",
     "configure",
     "convert",
+    "enable_sql",
     "errors",
     "explain",
     "plan_conversion",
@@ -63,11 +65,12 @@ _HOMES = {
     "DelvecError": "delvec.errors",
     "IcebergTable": "delvec.iceberg.table",
     "clean_target": "delvec.conversion.clean_target",
-    "configure": "delvec.spark.session.session",
+    "configure": "delvec.statements.sessions",
     "convert": "delvec.conversion.convert",
+    "enable_sql": "delvec.statements.door",
     "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
-    "session": "delvec.spark.session.session",
+    "session": "delvec.statements.sessions",
     "sql": "delvec.statements.run",
 }
 

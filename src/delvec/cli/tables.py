@@ -118,7 +118,7 @@ def on_spark(
     """Start Spark for the block, with its progress shown and its errors as delvec's."""
     from delvec.spark.engine import SparkEngine  # noqa: PLC0415
     from delvec.spark.jobs import watch_jobs  # noqa: PLC0415
-    from delvec.spark.session.session import session as started  # noqa: PLC0415
+    from delvec.statements.sessions import session as started  # noqa: PLC0415
 
     with output.progress("starting Spark") as show:
         given = dict(session or {}) if iceberg is None else dict(iceberg)
@@ -126,7 +126,7 @@ def on_spark(
         if (allowed := allowed_paths()) is not None:
             conf[ALLOWED_PATHS] = json.dumps([allowed])  # a path may have a comma
         with ended_by_sigterm():
-            spark = started(iceberg=iceberg is not None, conf=conf, **given)
+            spark = started(iceberg=iceberg is not None, conf=conf, **{"sql": False, **given})
         watched = nullcontext() if show is None else watch_jobs(spark, show)
         with SparkEngine(spark).translate_errors(table), watched:
             yield spark

@@ -87,6 +87,14 @@ def column_of(spark: SparkSession, expression: Any) -> Column:  # noqa: ANN401
     return found  # type: ignore[no-any-return]
 
 
+def expression_of(spark: SparkSession, column: Column) -> Any:  # noqa: ANN401
+    """Return a column as an expression of the JVM."""
+    classic = jvm.view_of(spark).org.apache.spark.sql.classic
+    converter = getattr(getattr(classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
+    node: Any = column._jc  # noqa: SLF001
+    return converter.apply(node.node())
+
+
 def _reader(spark: SparkSession) -> Any:  # noqa: ANN401
     load = partial(jvm.load_java, spark, "delvec.spark", "Expressions")
     return jvm.once(spark, "expressions", load)

@@ -120,7 +120,10 @@ public class DeltaCatalog extends DelegatingCatalogExtension implements StagingT
     if (!(table instanceof DeltaTable)) {
       return super.alterTable(name, changes);
     }
-    Link.ask("alter", new Object[] {session(), table, changes});
+    Object isOfCatalog = Link.ask("alter", new Object[] {session(), table, changes});
+    if (((Boolean) isOfCatalog).booleanValue()) {
+      super.alterTable(name, changes);
+    }
     return load(name, null, null);
   }
 

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.statements import (
+    alter_tables,
     commands,
     known_tables,
     new_tables,
@@ -81,6 +82,15 @@ def enable_sql(spark: SparkSession) -> SparkSession:
     # For `newSession`, which starts from the settings of the application.
     spark.sparkContext._jsc.sc().conf().set(CATALOG, _OURS)  # noqa: SLF001
     return opened
+
+
+def require_open(spark: SparkSession, what: str) -> None:
+    """Refuse a session that `enable_sql` has not opened."""
+    if spark.conf.get(CATALOG, "") != _OURS:
+        raise InvalidArgumentError(
+            f"{what} needs a session whose SQL knows Delta tables",
+            hint="open it: spark = delvec.enable_sql(spark)",
+        )
 
 
 def _require_free(spark: SparkSession) -> None:
@@ -150,7 +160,7 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "commit staged": new_tables.commit_staged,
     "abort staged": new_tables.abort_staged,
     "truncate": row_changes.truncate,
-    "alter": new_tables.alter,
+    "alter": alter_tables.alter,
     "parse": utilities.statement,
 }
 

@@ -1,4 +1,4 @@
-"""CREATE, REPLACE and ALTER of Delta tables by Spark's catalog, and tables made of rows."""
+"""CREATE and REPLACE of Delta tables by Spark's catalog, and tables made of rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,13 @@ from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.traversal import nullable
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
-from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
-from delvec.spark.jvm import Java, class_name
+from delvec.spark.jvm import Java
 from delvec.spark.types import schema_of
 from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import (
-    Known,
-    java_table,
-    known,
-    opened,
-    path_of,
-    shown_schema,
-    table_of,
-)
+from delvec.statements.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,36 +156,6 @@ def definition_of(
     return TableDescription(columns, tuple(partitions), properties, None, None)
 
 
-def alter(spark: SparkSession, table: Java, changes: Java) -> None:
-    """Carry out an ALTER TABLE: each change is a commit of its own, but for properties."""
-    delta = opened(known(table)).table
-    properties: dict[str, str] = {}
-    removed: list[str] = []
-    columns: list[Any] = []
-    for change in list(changes):
-        kind = class_name(change)
-        if kind == "SetProperty":
-            properties[str(change.property())] = str(change.value())
-        elif kind == "RemoveProperty":
-            removed.append(str(change.property()))
-        elif kind == "AddColumn":
-            columns.append(change)
-        elif kind == "RenameColumn":
-            delta.rename_column(_path(change.fieldNames()), str(change.newName()))
-        elif kind == "DeleteColumn":
-            delta.drop_column(_path(change.fieldNames()))
-        else:
-            raise UnsupportedFeatureError(
-                f"ALTER TABLE of {delta.storage.root} with {kind}",
-                feature=kind,
-                hint="rename, add and drop columns, or set properties",
-            )
-    if properties:
-        delta.set_properties(properties)
-    if removed:
-        delta.unset_properties(removed, if_exists=True)
-
-
 def _commit_rows(
     spark: SparkSession, staged: StagedTable, rows: DataFrame, *, exists: bool
 ) -> None:
@@ -325,7 +286,3 @@ def register(spark: SparkSession, identifier: Java, path: str, *, is_external: b
     while f"apply$default${len(arguments) + 1}" in methods:
         arguments.append(getattr(module, f"apply$default${len(arguments) + 1}")())
     catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)
-
-
-def _path(parts: Java) -> str:
-    return ".".join(quote_if_needed(str(each)) for each in list(parts))

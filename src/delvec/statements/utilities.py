@@ -114,14 +114,16 @@ def _table(spark: SparkSession, parts: tuple[str, ...]) -> DeltaTable:
 def _optimize(spark: SparkSession, parsed: Parsed) -> Rows:
     table = _table(spark, parsed.table)
     report = table.optimize(parsed.given.get("where"), zorder_by=parsed.given.get("zorder_by", ()))
-    return _optimized(report)
+    return optimized_rows(report)
 
 
 def _reorg(spark: SparkSession, parsed: Parsed) -> Rows:
-    return _optimized(_table(spark, parsed.table).purge(parsed.given["where"]))
+    return optimized_rows(_table(spark, parsed.table).purge(parsed.given["where"]))
 
 
-def _optimized(report: WriteReport) -> Rows:
+def optimized_rows(report: WriteReport) -> Rows:
+    """Return what files were rewritten as the result of OPTIMIZE."""
+
     def sizes(files: int, total: int) -> tuple[Any, ...]:
         return (None, None, total / files if files else 0.0, files, total)
 
@@ -140,12 +142,11 @@ def _optimized(report: WriteReport) -> Rows:
 
 def _vacuum(spark: SparkSession, parsed: Parsed) -> Rows:
     table = _table(spark, parsed.table)
-    is_off = "spark.databricks.delta.retentionDurationCheck.enabled"
     report = table.vacuum(
         parsed.given.get("retain"),
         dry_run=parsed.given.get("dry_run", False),
         lite=parsed.given.get("lite", False),
-        force=(spark.conf.get(is_off, None) or "").lower() == "false",
+        force=allows_short_retention(spark),
     )
     root = table.storage.root
     if report.dry_run:
@@ -153,9 +154,19 @@ def _vacuum(spark: SparkSession, parsed: Parsed) -> Rows:
     return [(root,)]
 
 
+def allows_short_retention(spark: SparkSession) -> bool:
+    """Whether a session has switched off what keeps VACUUM from a short retention."""
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    return (spark.conf.get(check, None) or "").lower() == "false"
+
+
 def _restore(spark: SparkSession, parsed: Parsed) -> Rows:
     table = _table(spark, parsed.table)
-    report = table.restore(**parsed.given)
+    return restored_rows(table, table.restore(**parsed.given))
+
+
+def restored_rows(table: DeltaTable, report: WriteReport) -> Rows:
+    """Return what was restored as the result of RESTORE."""
     detail = table.detail()
     figures = (report.files_removed, report.files_added, report.bytes_removed, report.bytes_added)
     return [(detail.bytes, detail.files, *figures)]
@@ -254,14 +265,19 @@ def _drop_constraint(spark: SparkSession, parsed: Parsed) -> Rows:
 
 
 def _drop_feature(spark: SparkSession, parsed: Parsed) -> Rows:
-    if parsed.given["name"].lower() != "deletionvectors":
+    drop_feature(_table(spark, parsed.table), parsed.given["name"])
+    return []
+
+
+def drop_feature(table: DeltaTable, name: str) -> None:
+    """Drop a table feature, if it is the one that can be dropped."""
+    if name.lower() != "deletionvectors":
         raise UnsupportedFeatureError(
-            f"delvec drops the feature deletionVectors only, not {parsed.given['name']}",
-            feature=f"DROP FEATURE {parsed.given['name']}",
+            f"delvec drops the feature deletionVectors only, not {name}",
+            feature=f"DROP FEATURE {name}",
             hint="ALTER TABLE ... DROP FEATURE deletionVectors",
         )
-    _table(spark, parsed.table).drop_deletion_vectors()
-    return []
+    table.drop_deletion_vectors()
 
 
 def _clone(spark: SparkSession, parsed: Parsed) -> Rows:

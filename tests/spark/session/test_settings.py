@@ -21,8 +21,8 @@ from delvec.errors import (
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
-from delvec.spark.session.session import _with_context
 from delvec.spark.session.settings import privately_submitted, setting
+from delvec.statements.sessions import _with_context
 
 RUNTIME = iceberg_coordinate()
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final
 from uuid import uuid4
 
@@ -41,15 +41,38 @@ _MAPPED: Final = Wording(
 )
 
 
-def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
-    """Add columns at the end; the name `a.b` adds the field `b` to the struct `a`."""
+@dataclass(frozen=True)
+class Place:
+    """A place among columns: behind the one that is named, or the first."""
+
+    after: str | None = None
+
+    def __str__(self) -> str:
+        return "FIRST" if self.after is None else f"AFTER {self.after}"
+
+    def put(self, field: Field, others: Sequence[Field]) -> tuple[Field, ...]:
+        """Return fields with one more at this place."""
+        before = 0
+        if self.after is not None:
+            neighbour = StructType(tuple(others)).field(self.after)
+            before = list(others).index(neighbour) + 1
+        return (*others[:before], field, *others[before:])
+
+
+def add_columns(
+    state: TableState, fields: Sequence[Field], places: Sequence[Place | None] = ()
+) -> TableState:
+    """Add columns; the name `a.b` adds the field `b` to the struct `a`.
+
+    Without a place of its own a column becomes the last one.
+    """
     schema = state.schema
-    for field in fields:
+    for field, place in zip_longest(fields, places):
         *parents, name = split_path(field.name)
         _require_plain(field)
         new = _new_column(replace(field, name=name, physical_name=name))
-        schema = traversal.change_struct(schema, parents, partial(_with_field, new))
-    return _finished(state, schema)
+        schema = traversal.change_struct(schema, parents, partial(_with_field, new, place))
+    return finished(state, schema)
 
 
 def rename_column(state: TableState, old: str, new: str) -> TableState:
@@ -70,7 +93,7 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
         for each in state.metadata.partition_columns
     )
     metadata = replace(state.metadata, partition_columns=partitions)
-    return _finished(replace(state, metadata=metadata), schema)
+    return finished(replace(state, metadata=metadata), schema)
 
 
 def drop_column(
@@ -92,7 +115,7 @@ def drop_column(
             raise InvalidArgumentError(f"{name} cannot be dropped: it is the only one")
         return StructType(kept)
 
-    return _finished(state, traversal.change_struct(state.schema, parents, dropped))
+    return finished(state, traversal.change_struct(state.schema, parents, dropped))
 
 
 def evolve_schema(state: TableState, incoming: StructType) -> TableState:
@@ -106,8 +129,8 @@ def evolve_schema(state: TableState, incoming: StructType) -> TableState:
     )
     schema = _merged(state.schema, incoming, "", widens=widens)
     if widens:
-        _require_unnamed(state, schema)
-    return _finished(state, schema)
+        require_unnamed(state, schema)
+    return finished(state, schema)
 
 
 def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableState:
@@ -150,7 +173,7 @@ def _id_of(field: Field) -> int:
     return found
 
 
-def _require_unnamed(state: TableState, schema: StructType) -> None:
+def require_unnamed(state: TableState, schema: StructType) -> None:
     """Refuse to widen a column that is generated, or that a constraint or another one names."""
     old = traversal.walk(state.schema)
     before = {_dotted(path): path[-1].metadata.get(TYPE_CHANGES) for path in old}
@@ -185,7 +208,8 @@ def _words(path: Sequence[Field]) -> set[str]:
     return {path[0].name.lower()} | inner
 
 
-def _finished(state: TableState, schema: StructType) -> TableState:
+def finished(state: TableState, schema: StructType) -> TableState:
+    """Return the state of a table with another schema, and what that needs; refuse a wrong one."""
     if schema == state.schema:
         return state
     changed = assign_column_ids(state.with_schema(schema))
@@ -223,10 +247,11 @@ def _new_column(field: Field) -> Field:
     return without_mapping(alone).fields[0]
 
 
-def _with_field(new: Field, struct: StructType) -> StructType:
+def _with_field(new: Field, place: Place | None, struct: StructType) -> StructType:
     if new.name.lower() in (each.name.lower() for each in struct.fields):
         raise InvalidArgumentError(f"there is a column {new.name!r} already")
-    return StructType((*struct.fields, new))
+    fields = struct.fields
+    return StructType((*fields, new) if place is None else place.put(new, fields))
 
 
 def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:

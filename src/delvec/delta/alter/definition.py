@@ -19,7 +19,14 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.schema.expressions import CONSTRAINT, constraints
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata, Property
-from delvec.delta.schema.protocol import FEATURES, Protocol, feature_name
+from delvec.delta.schema.protocol import (
+    FEATURES,
+    READERS_WITH_FEATURES,
+    WRITERS_WITH_FEATURES,
+    Protocol,
+    feature_name,
+    implied_by,
+)
 from delvec.delta.schema.types import StructType
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import Wording, argument, call, format_hint
@@ -111,8 +118,9 @@ def set_properties(
     properties: Mapping[str, Any],
     *,
     is_empty: Callable[[], bool] = lambda: False,
+    for_readers: bool = False,
 ) -> TableState:
-    """Set properties, and add the writer features that they need to the protocol."""
+    """Set properties, and add the features that they need; those of readers only if told so."""
     asked = check_properties(properties)
     if asked.constraints:
         raise InvalidArgumentError(
@@ -132,7 +140,7 @@ def set_properties(
         )
     changed = assign_column_ids(changed, keep_names=True)
     table_state.require_valid_schema(changed.metadata)
-    return _finished(changed.upgraded(state))
+    return _finished(changed.upgraded(state, for_readers=for_readers))
 
 
 def unset_properties(
@@ -163,6 +171,17 @@ def unset_properties(
 def add_feature(state: TableState, name: str) -> TableState:
     """Add a table feature and those that it depends on."""
     return _finished(_with_asked(state, [feature_name(name)]))
+
+
+def upgrade_protocol(state: TableState, reader: int, writer: int) -> TableState:
+    """Raise the versions of the protocol, with the features that they imply; never lower them."""
+    was = state.protocol
+    reader, writer = max(reader, was.min_reader_version), max(writer, was.min_writer_version)
+    if writer < WRITERS_WITH_FEATURES:
+        return _with_asked(state, implied_by(reader, writer) - was.supported)
+    named = [name for name in was.supported if name in FEATURES and FEATURES[name].for_readers]
+    readers = frozenset(named) if reader >= READERS_WITH_FEATURES else frozenset[str]()
+    return replace(state, protocol=Protocol(reader, writer, readers, was.supported))
 
 
 def enable_deletion_vectors(state: TableState) -> TableState:

@@ -64,21 +64,21 @@ class TableState:
         """Add table features to the protocol, and those that they depend on."""
         return replace(self, protocol=add_features(self.protocol, names))
 
-    def upgraded(self, was: TableState) -> TableState:
-        """Add the writer features that a change of the metadata needs."""
+    def upgraded(self, was: TableState, *, for_readers: bool = False) -> TableState:
+        """Add the features that a change of the metadata needs; of readers only if told so."""
         # Features that the metadata needed before, and the protocol lacks, are not added here.
         missing = needed_features(self.metadata) - needed_features(was.metadata)
         missing -= self.protocol.supported
         # A feature and its preview have the same format.
         missing -= {name.removesuffix("-preview") for name in self.protocol.supported}
-        for_readers = sorted(name for name in missing if FEATURES[name].for_readers)
-        if for_readers:
+        refused = sorted(name for name in missing if FEATURES[name].for_readers)
+        if refused and not for_readers:
             raise InvalidArgumentError(
-                f"this needs the table feature {', '.join(for_readers)}: readers that do not"
+                f"this needs the table feature {', '.join(refused)}: readers that do not"
                 " support it could not read the table any more",
                 hint=format_hint("{} adds it", call("enable_deletion_vectors"))
-                if for_readers[0] == "deletionVectors"
-                else format_hint("{} adds it", call("add_feature", for_readers[0])),
+                if refused[0] == "deletionVectors"
+                else format_hint("{} adds it", call("add_feature", refused[0])),
             )
         return self.with_features(missing) if missing else self
 

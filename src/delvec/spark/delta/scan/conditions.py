@@ -36,7 +36,7 @@ from delvec.delta.write.targets import Targets, find_targets
 from delvec.documents import EPOCH
 from delvec.errors import FormatError, InvalidArgumentError
 from delvec.spark import jvm
-from delvec.spark.catalyst import Expression, column_of, name_of, read, rebuild
+from delvec.spark.catalyst import Expression, column_of, expression_of, name_of, read, rebuild
 from delvec.spark.engine import time_zone
 from delvec.spark.types import spark_type, table_schema
 from delvec.storage.listed_files import full_name
@@ -378,11 +378,8 @@ def rebind_columns(
     """Return a column with all bound columns in it replaced by names; other values as they are."""
     if not isinstance(value, Column) or not hasattr(value, "_jc"):
         return value
-    classic = jvm.view_of(spark).org.apache.spark.sql.classic
-    converter = getattr(getattr(classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
-    column: Any = value._jc  # noqa: SLF001
     known = [(table[0], list(table[1])), *((alias, [attributes_of(df)]) for alias, df in others)]
-    rebuilt = rebuild(spark, converter.apply(column.node()), partial(_by_name, spark, known))
+    rebuilt = rebuild(spark, expression_of(spark, value), partial(_by_name, spark, known))
     return value if rebuilt is None else column_of(spark, rebuilt)  # type: ignore[return-value]
 
 

@@ -33,7 +33,7 @@ from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.engine import bytes_setting
 from delvec.spark.expressions import word_at
-from delvec.spark.session.session import register
+from delvec.spark.session.data_source import register
 from delvec.spark.types import leaves
 from delvec.storage import Storage
 from delvec.storage.listed_files import full_name

@@ -10,19 +10,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from delvec.calls import explained_call
-from delvec.datasource import DelvecDataSource
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
+from delvec.spark.session.data_source import register
 from delvec.spark.session.settings import PACKAGES, listed, privately_submitted, setting
 from delvec.spark.session.start import download_alone, start_jvm
+from delvec.statements.door import enable_sql
 
-_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
-_ZONE: Final = "spark.sql.session.timeZone"
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EXTENSIONS: Final = "spark.sql.extensions"
 # A source of Python cannot say that it knows `availableNow`: without this, the run after a crash
@@ -34,7 +32,7 @@ _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 @explained_call()
-def session(
+def session(  # noqa: PLR0913
     warehouse: str | os.PathLike[str] | None = None,
     *,
     app_name: str | None = None,
@@ -44,6 +42,7 @@ def session(
     packages: Sequence[str] = (),
     conf: Mapping[str, str] | None = None,
     quiet: bool = True,
+    sql: bool | None = None,
 ) -> SparkSession:
     """Start Spark, or return the running session, ready for Delta and Iceberg tables.
 
@@ -71,12 +70,15 @@ def session(
             nobody else can read, so they may hold secrets; only its own options, such as
             `spark.driver.extraJavaOptions`, are on its command line.
         quiet: Hold back what the JVM prints while it starts, and log errors only.
+        sql: False leaves `spark.sql` as it is; True fails where `enable_sql` refuses the session;
+            None opens the session as `enable_sql` does, where that is possible.
 
     Raises:
         MissingDependencyError: A JVM is running, without the Iceberg runtime; or `iceberg=True` and
             Iceberg has no runtime for this Spark.
         ChecksumError: The Iceberg runtime that was downloaded is not the published one.
-        UnsupportedFeatureError: The session would be one of Spark Connect.
+        UnsupportedFeatureError: The session would be one of Spark Connect; or `sql=True`, and it
+            has another Delta.
         InvalidArgumentError: The catalog is configured already, with a different warehouse.
     """
     builder = SparkSession.builder
@@ -93,6 +95,7 @@ def session(
         catalog=catalog,
         iceberg=iceberg,
         packages=packages,
+        sql=sql,
     )
     if not setting(builder, _CATCH_UP):
         builder = builder.config(_CATCH_UP, "true")
@@ -117,6 +120,7 @@ def configure(
     catalog: str = "lake",
     iceberg: bool | None = None,
     packages: Sequence[str] = (),
+    sql: bool | None = None,
 ) -> SparkSession.Builder:
     """Add what delvec needs to a builder; keep everything that is set already.
 
@@ -140,6 +144,8 @@ def configure(
         iceberg: False adds no jar, for work on Delta tables only; True fails where Iceberg has no
             runtime for this Spark; None adds one if there is one.
         packages: More Maven coordinates.
+        sql: False leaves `spark.sql` of the builder's session as it is; with True its `getOrCreate`
+            fails where `enable_sql` refuses the session; None opens it where that is possible.
 
     Raises:
         MissingDependencyError: `iceberg=True`, and Iceberg has no runtime for this Spark.
@@ -171,18 +177,32 @@ def configure(
         settings.submit_packages(wanted_packages)
     if extensions:
         builder = builder.config(_EXTENSIONS, ",".join(extensions))
-    return builder
+    return builder if sql is False else _OpeningBuilder(builder, is_asked=bool(sql))
 
 
-def register(spark: SparkSession) -> None:
-    """Register the data source, for workers that cannot import `pyspark_delvec` by themselves."""
-    # Tasks learn the settings that a session sets, not the defaults of others.
-    spark.conf.set(_ZONE, str(spark.conf.get(_ZONE)))
-    try:
-        spark.dataSource.register(DelvecDataSource)
-    except AnalysisException as error:
-        if error.getCondition() != _KNOWN:  # Spark 4.0 fails if it has found it by itself
-            raise
+class _OpeningBuilder(SparkSession.Builder):
+    """A builder whose session is opened for SQL, and is the one that later builders return."""
+
+    def __init__(self, given: SparkSession.Builder, *, is_asked: bool) -> None:
+        super().__init__()
+        self._options = given._options  # noqa: SLF001
+        self._is_asked = is_asked
+
+    def getOrCreate(self) -> SparkSession:  # noqa: N802 - it is PySpark's
+        """Return the session of the application, opened."""
+        spark = super().getOrCreate()
+        try:
+            opened = enable_sql(spark)
+        except DelvecError:
+            if self._is_asked:
+                raise
+            return spark
+        if opened is not spark:
+            SparkSession._instantiatedSession = opened  # noqa: SLF001
+            jvm.activate(opened)
+            sessions = jvm.java_class(opened, "org.apache.spark.sql.classic.SparkSession")
+            sessions.setDefaultSession(jvm.session_of(opened))
+        return opened
 
 
 def _with_context(

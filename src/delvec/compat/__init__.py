@@ -1,0 +1,1 @@
+"""The names of other libraries, over delvec's own calls."""
