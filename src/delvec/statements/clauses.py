@@ -108,9 +108,9 @@ def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
 
 
 def split_statements(text: str) -> list[str]:
-    """Return the statements of a text, with semicolons between them.
+    r"""Return the statements of a text, with semicolons between them.
 
-    >>> split_statements("SELECT ';' -- a; b\\n; SELECT `c;d`;")
+    >>> split_statements("SELECT ';' -- a; b\n; SELECT `c;d`;")
     ["SELECT ';' -- a; b", 'SELECT `c;d`']
     """
     found, start = [], 0

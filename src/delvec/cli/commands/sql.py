@@ -29,7 +29,7 @@ def _sql(
     output: Output,
     statement: str | None,
     *,
-    file: Any,  # noqa: ANN401
+    file: Any,
     limit: int | None,
     dry_run: bool,
     iceberg: dict[str, Any],
@@ -101,7 +101,9 @@ sql = command("sql", "statements that had ended stay")(
     apply(
         (
             click.argument("statement", required=False),
-            option("--file -f FILE", "A file with statements; - for standard input.", type=click.File()),
+            option(
+                "--file -f FILE", "A file with statements; - for standard input.", type=click.File()
+            ),
             option("--limit N", f"Show at most so many rows of a result; {_SHOWN} if absent."),
             DRY_RUN,
             CATALOG,
