@@ -21,7 +21,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield opened
 
 
-@pytest.mark.first_cases(40)
+@pytest.mark.first_cases(30)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_do_the_same(judge: Judge, case: Case) -> None:
     found = judge.differences(f"case{CASES.index(case)}", case)
