@@ -103,6 +103,9 @@ def builders(spark: SparkSession) -> dict[str, Step]:
             .toDF()
             .columns
         ),
+        "replaced by Spark": lambda: (
+            DeltaTable.create(spark).tableName("x").addColumn("id", "INT", comment="${env:HOME}")
+        ).execute(),
         "clustered": lambda: DeltaTable.create(spark).tableName("c").clusterBy("id"),
     }
 

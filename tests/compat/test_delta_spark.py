@@ -54,6 +54,7 @@ def test_tables_are_built(found: dict[str, Any]) -> None:
     assert made["create if not exists"] == ["id", "next", "key", "day"]
     assert (made["replace"], made["by location"]) == (["v"], ["id"])
     assert made["clustered"][0] == "UnsupportedFeatureError"
+    assert made["replaced by Spark"][0] == "InvalidArgumentError"
 
 
 def test_rows_are_changed_by_sql_columns_aliases_and_names(found: dict[str, Any]) -> None:

@@ -142,7 +142,14 @@ class DeltaTableBuilder:
         if self._properties:
             pairs = (f"{sql_string(k)} = {sql_string(v)}" for k, v in self._properties.items())
             clauses.append(f"TBLPROPERTIES ({', '.join(pairs)})")
-        self._spark.sql(" ".join([self._command, name, *clauses]))
+        statement = " ".join([self._command, name, *clauses])
+        if "${" in statement:
+            # Spark would replace it, by a secret of the environment if a table's schema says so.
+            raise InvalidArgumentError(
+                "the table to be made has ${ in a name, a comment or an expression",
+                hint="delvec.DeltaTable.create(spark, path, schema) takes it as it is",
+            )
+        self._spark.sql(statement)
         return name
 
     def _column(self, field: StructField) -> str:
