@@ -185,6 +185,7 @@ def test_only_one_module_says_jvm() -> None:
 # They give it the words of the caller, numbers and names of delvec's own, or, in the last four, an
 # expression that a table stores.
 SPEAKERS = {
+    *("compat.arguments", "compat.table_builder"),
     *("iceberg.write.key_predicates", "iceberg.write.upsert", "iceberg.maintain.check"),
     *("iceberg.maintain.procedures", "iceberg.search.key_index", "spark.engine"),
     *(f"spark.delta.maintain.{each}" for each in ("optimize", "rewrite_files", "traces")),

@@ -36,7 +36,7 @@ def require_text(name: str, value: object) -> None:
 def require_kind(name: str, value: object, kind: type, called: str) -> None:
     """Refuse a value of another type, by the error that delta-spark's tables have for it."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidArgumentError(f"{name} needs to be {called} but got {describe_value(value)}")
+        raise InvalidArgumentError(f"{name} needs to be {called} but got '{type(value)}'.")
 
 
 def require_condition(value: object, name: str = "condition") -> None:
@@ -47,8 +47,8 @@ def require_condition(value: object, name: str = "condition") -> None:
         )
 
 
-def require_values(name: str, values: object) -> None:
-    """Refuse what is no mapping from columns to expressions."""
+def require_values(name: str, values: object) -> Values:
+    """Return a mapping from columns to expressions; refuse all else."""
     if values is None:
         raise InvalidArgumentError(f"{name} cannot be None", hint=f'{name}={{"column": "SQL"}}')
     if not isinstance(values, dict):
@@ -64,6 +64,7 @@ def require_values(name: str, values: object) -> None:
                 f"Values of dict in {name} must contain only Spark SQL Columns or strings of SQL,"
                 f" not {describe_value(value)}"
             )
+    return values
 
 
 def listed(cols: Sequence[Any], what: str) -> list[str]:

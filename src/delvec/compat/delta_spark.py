@@ -57,6 +57,7 @@ __all__ = [
     "configure_spark_with_delta_pip",
 ]
 
+_CATALOG: Final = "spark_catalog"
 _MANIFEST: Final = "symlink_format_manifest"
 _HADOOP: Final = ("fs.", "dfs.")
 
@@ -109,7 +110,12 @@ class DeltaTable:
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """Open a table of the session's catalog."""
         table = OwnTable.for_name(sparkSession, tableOrViewName)
-        return cls(sparkSession, table, split_path(tableOrViewName))
+        parts = split_path(tableOrViewName)
+        if len(parts) == 1:
+            parts = (sparkSession.catalog.currentDatabase(), *parts)
+        elif parts[0].lower() == _CATALOG:
+            parts = parts[1:]
+        return cls(sparkSession, table, parts)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
@@ -176,9 +182,8 @@ class DeltaTable:
 
     def update(self, condition: Condition = None, set: Values | None = None) -> None:  # noqa: A002
         """Set columns of the rows that match a condition, or of all."""
-        require_values("'set'", set)
+        own = unqualified_names(require_values("'set'", set), self._names)
         require_condition(condition)
-        own = unqualified_names(set or {}, self._names)
         values = {key: self._unqualified(value) for key, value in own.items()}
         self._table.update(values, self._unqualified(condition))
 
@@ -203,7 +208,7 @@ class DeltaTable:
 
     def generate(self, mode: str) -> None:
         """Write manifests of the files that Presto and others read."""
-        if not isinstance(mode, str) or mode.lower() != _MANIFEST:
+        if str(mode).lower() != _MANIFEST:
             raise InvalidArgumentError(
                 f"generate() knows the mode {_MANIFEST} only", hint=f'generate("{_MANIFEST}")'
             )

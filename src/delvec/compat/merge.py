@@ -110,9 +110,9 @@ class DeltaMergeBuilder:
         return self._spark.createDataFrame([(sum(figures), *figures)], _MERGED)
 
     def _with(self, method: str, condition: Condition, **given: Values | None) -> DeltaMergeBuilder:
-        require_condition(condition)
         for name, values in given.items():
             require_values(f"'{name}'", values)
+        require_condition(condition)
         changed = getattr(self._builder, method)(**given, condition=condition)
         return replace(self, _builder=changed)
 

@@ -18,6 +18,7 @@ from delvec.statements.door import require_open
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from typing_extensions import Self
 
 _START: Final = f"{expressions.IDENTITY}start"
 _STEP: Final = f"{expressions.IDENTITY}step"
@@ -46,19 +47,19 @@ class DeltaTableBuilder:
         self._partitions: list[str] = []
         self._properties: dict[str, str] = {}
 
-    def tableName(self, identifier: str) -> DeltaTableBuilder:
+    def tableName(self, identifier: str) -> Self:
         """Name the table."""
         require_text("Identifier", identifier)
         self._name = identifier
         return self
 
-    def location(self, location: str) -> DeltaTableBuilder:
+    def location(self, location: str) -> Self:
         """Say where its files are."""
         require_text("Location", location)
         self._location = location
         return self
 
-    def comment(self, comment: str) -> DeltaTableBuilder:
+    def comment(self, comment: str) -> Self:
         """Describe it."""
         require_text("Table comment", comment)
         self._comment = comment
@@ -72,7 +73,7 @@ class DeltaTableBuilder:
         generatedAlwaysAs: str | IdentityGenerator | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
-    ) -> DeltaTableBuilder:
+    ) -> Self:
         """Add a column, whose values may be generated."""
         require_text("Column name", colName)
         if not isinstance(dataType, str | DataType):
@@ -89,7 +90,7 @@ class DeltaTableBuilder:
         self._fields.append(StructField(colName, kind, nullable, metadata))
         return self
 
-    def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder:
+    def addColumns(self, cols: StructType | list[StructField]) -> Self:
         """Add the columns of a schema."""
         if not isinstance(cols, StructType | list):
             raise ArgumentTypeError(
@@ -101,12 +102,12 @@ class DeltaTableBuilder:
             self._fields.append(field)
         return self
 
-    def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+    def partitionedBy(self, *cols: str | Sequence[str]) -> Self:
         """Partition the table by columns."""
         self._partitions = listed(cols, "Partitioning column")
         return self
 
-    def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+    def clusterBy(self, *cols: str | Sequence[str]) -> Self:
         """Refuse: delvec makes no clustered tables."""
         columns = ", ".join(listed(cols, "Clustering column"))
         raise UnsupportedFeatureError(
@@ -115,7 +116,7 @@ class DeltaTableBuilder:
             hint="leave it out, and call optimize().executeZOrderBy()",
         )
 
-    def property(self, key: str, value: str) -> DeltaTableBuilder:
+    def property(self, key: str, value: str) -> Self:
         """Set a table property."""
         require_text("Key of property", key)
         require_text("Value of property", value)
@@ -141,7 +142,14 @@ class DeltaTableBuilder:
         if self._properties:
             pairs = (f"{sql_string(k)} = {sql_string(v)}" for k, v in self._properties.items())
             clauses.append(f"TBLPROPERTIES ({', '.join(pairs)})")
-        self._spark.sql(" ".join([self._command, name, *clauses]))
+        statement = " ".join([self._command, name, *clauses])
+        if "${" in statement:
+            # Spark would replace it, by a secret of the environment if a table's schema says so.
+            raise InvalidArgumentError(
+                "the table to be made has ${ in a name, a comment or an expression",
+                hint="delvec.DeltaTable.create(spark, path, schema) takes it as it is",
+            )
+        self._spark.sql(statement)
         return name
 
     def _column(self, field: StructField) -> str:

@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -109,6 +110,11 @@ public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable, Tru
 
     public StructType readSchema() {
       return schema;
+    }
+
+    public Batch toBatch() {
+      throw new UnsupportedOperationException(
+          "this session does not know Delta tables: open it by delvec.enable_sql(spark)");
     }
   }
 }
