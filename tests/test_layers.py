@@ -30,7 +30,7 @@ ROOMS = (
     *("iceberg.client", "iceberg.commit", "iceberg.deletes", "iceberg.write", "iceberg.maintain"),
     *("iceberg.search", "iceberg.resolve", "iceberg.table"),
     *("conversion.schema", "conversion.files", "conversion.planning", "conversion"),
-    *("statements", "compat"),
+    *("statements", "door", "compat"),
     *("cli", "cli.commands", "cli.demo"),
 )
 # What a room imports of delvec at most, where the order alone allows more.
@@ -238,7 +238,7 @@ def test_only_these_modules_commit_to_iceberg() -> None:
         "iceberg.commit.commit"
     }
     java = [file.read_text() for file in SOURCE.rglob("*.java")]
-    assert not any(re.search(r"\.commit\w*\(", text) for text in java)
+    assert not any(re.search(r"\.commit(?!StagedChanges)\w*\(", text) for text in java)
 
 
 def modules_after(statement: str) -> set[str]:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from delvec.conversion.clean_target import clean_target
     from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
+    from delvec.door.door import enable_sql
+    from delvec.door.sessions import configure, session
     from delvec.errors import DelvecError
     from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
-    from delvec.statements.door import enable_sql
     from delvec.statements.run import sql
-    from delvec.statements.sessions import configure, session
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -65,12 +65,12 @@ _HOMES = {
     "DelvecError": "delvec.errors",
     "IcebergTable": "delvec.iceberg.table",
     "clean_target": "delvec.conversion.clean_target",
-    "configure": "delvec.statements.sessions",
+    "configure": "delvec.door.sessions",
     "convert": "delvec.conversion.convert",
-    "enable_sql": "delvec.statements.door",
+    "enable_sql": "delvec.door.door",
     "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
-    "session": "delvec.statements.sessions",
+    "session": "delvec.door.sessions",
     "sql": "delvec.statements.run",
 }
 

@@ -116,9 +116,9 @@ def on_spark(
     session: Mapping[str, Any] | None = None,
 ) -> Iterator[SparkSession]:
     """Start Spark for the block, with its progress shown and its errors as delvec's."""
+    from delvec.door.sessions import session as started  # noqa: PLC0415
     from delvec.spark.engine import SparkEngine  # noqa: PLC0415
     from delvec.spark.jobs import watch_jobs  # noqa: PLC0415
-    from delvec.statements.sessions import session as started  # noqa: PLC0415
 
     with output.progress("starting Spark") as show:
         given = dict(session or {}) if iceberg is None else dict(iceberg)

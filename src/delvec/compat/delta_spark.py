@@ -30,11 +30,9 @@ from delvec.compat.merge import DeltaMergeBuilder
 from delvec.compat.table_builder import DeltaTableBuilder, IdentityGenerator
 from delvec.delta.alter import definition, operations
 from delvec.delta.table import DeltaTable as OwnTable
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.identifiers import split_path
-from delvec.statements.known_tables import path_of
-from delvec.statements.sessions import configure
-from delvec.statements.utilities import (
+from delvec.door.known_tables import path_of
+from delvec.door.sessions import configure
+from delvec.door.utilities import (
     UTILITIES,
     allows_short_retention,
     detail_row,
@@ -43,6 +41,8 @@ from delvec.statements.utilities import (
     optimized_rows,
     restored_rows,
 )
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.identifiers import split_path
 from delvec.storage.options import options_from_hadoop
 
 if TYPE_CHECKING:

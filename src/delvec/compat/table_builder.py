@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType, StructField, StructType
 from delvec.calls import describe_value
 from delvec.compat.arguments import ArgumentTypeError, listed, require_text
 from delvec.delta.schema import expressions
+from delvec.door.door import require_open
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, sql_string
 from delvec.spark import jvm
-from delvec.statements.door import require_open
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,1 +1,1 @@
-"""`delvec.sql`: statements that Spark would refuse, carried out."""
+"""SQL by its words: clauses, statements outside of Spark's grammar, and `delvec.sql`."""

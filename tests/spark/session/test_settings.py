@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec
+from delvec.door.sessions import _with_context
 from delvec.errors import (
     ChecksumError,
     InvalidArgumentError,
@@ -22,7 +23,6 @@ from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
 from delvec.spark.session.settings import privately_submitted, setting
-from delvec.statements.sessions import _with_context
 
 RUNTIME = iceberg_coordinate()
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

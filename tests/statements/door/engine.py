@@ -72,7 +72,7 @@ def _plain(outcome: dict[str, Any], folder: str) -> Any:  # noqa: ANN401
 def main(warehouse: str) -> None:
     """Serve cases until the input ends."""
     import delvec  # noqa: PLC0415
-    from delvec.statements.door import enable_sql  # noqa: PLC0415
+    from delvec.door.door import enable_sql  # noqa: PLC0415
 
     conf = {**SETTINGS, "spark.sql.warehouse.dir": warehouse}
     spark = enable_sql(delvec.session(master="local[2]", iceberg=False, conf=conf))

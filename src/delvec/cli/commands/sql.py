@@ -11,10 +11,10 @@ from delvec.cli.main import command
 from delvec.cli.options import CATALOG, DRY_RUN, apply, option
 from delvec.cli.tables import on_spark
 from delvec.cli.terminal import Column
+from delvec.door.door import enable_sql
 from delvec.errors import DelvecError
 from delvec.report.format import escape_controls, format_count
 from delvec.statements.clauses import split_statements
-from delvec.statements.door import enable_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,13 +13,13 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from delvec.calls import explained_call
+from delvec.door.door import enable_sql
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.data_source import register
 from delvec.spark.session.settings import PACKAGES, listed, privately_submitted, setting
 from delvec.spark.session.start import download_alone, start_jvm
-from delvec.statements.door import enable_sql
 
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EXTENSIONS: Final = "spark.sql.extensions"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import DataType, StructType
 
 from delvec.delta.table import DeltaTable
+from delvec.door.clones import clone
+from delvec.door.commands import Rows, command
+from delvec.door.known_tables import path_of, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
-from delvec.statements.clones import clone
-from delvec.statements.commands import Rows, command
 from delvec.statements.grammar import Parsed, parse
-from delvec.statements.known_tables import path_of, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

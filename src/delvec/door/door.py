@@ -22,21 +22,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.spark import jvm
-from delvec.statements import (
+from delvec.door import (
     alter_tables,
     commands,
     known_tables,
     new_tables,
-    partitions,
     relations,
     row_changes,
     row_writes,
     utilities,
 )
-from delvec.statements.known_tables import session_of_java
-from delvec.statements.refusals import thrown
+from delvec.door.known_tables import session_of_java
+from delvec.door.refusals import thrown
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.spark import jvm
 
 if TYPE_CHECKING:
     from delvec.spark.jvm import Java
@@ -132,7 +131,7 @@ def _load(spark: SparkSession) -> Java:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.setTargetVersion(8)
-        compiler.cook(resources("delvec.statements").joinpath(f"{name}.java").read_text())
+        compiler.cook(resources("delvec.door").joinpath(f"{name}.java").read_text())
         compiled = compiler.getBytecodes()
         jar = folder / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
@@ -170,7 +169,7 @@ _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
     "UpdateTable": row_changes.update,
     "MergeIntoTable": row_changes.merge,
     "CreateTableLikeCommand": new_tables.created_like,
-    "ShowPartitions": partitions.shown,
+    "ShowPartitions": relations.shown_partitions,
     "UnresolvedRelation": relations.by_name,
     "UnresolvedDataSource": relations.streamed_path,
     "UnresolvedTableValuedFunction": relations.changes_of,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import LongType, StructField, StructType
 
+from delvec.door.commands import Rows, command
+from delvec.door.known_tables import KnownTable, known, opened, table_of
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.delta.scan.conditions import called
 from delvec.spark.jvm import Java, class_name
-from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import KnownTable, known, opened, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -15,14 +15,14 @@ from delvec.delta.log.segment import Segment
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.traversal import nullable
 from delvec.delta.table import DeltaTable
+from delvec.door.commands import Rows, command
+from delvec.door.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
 from delvec.spark.jvm import Java
 from delvec.spark.types import schema_of
-from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,12 +21,12 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.restore import clustered_by
 from delvec.delta.table import DeltaTable
+from delvec.door.known_tables import known, opened, path_of
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
 from delvec.spark.delta.write.stored_expressions import require_allowed
 from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import schema_of
-from delvec.statements.known_tables import known, opened, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

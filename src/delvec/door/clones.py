@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.table import DeltaTable
+from delvec.door.known_tables import path_of
+from delvec.door.new_tables import default_location, identifier_of, is_registered, register
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
 from delvec.statements.clauses import Cursor
-from delvec.statements.known_tables import path_of
-from delvec.statements.new_tables import default_location, identifier_of, is_registered, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from delvec.statements.commands import Rows
+    from delvec.door.commands import Rows
 
 
 def clone(

@@ -12,6 +12,10 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from delvec.delta.table import DeltaTable
+from delvec.door.assignment import assigned
+from delvec.door.commands import Rows, command
+from delvec.door.known_tables import KnownTable, known, opened, path_of
+from delvec.door.new_tables import StagedTable, definition_of
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
@@ -20,10 +24,6 @@ from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
 from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import table_schema
-from delvec.statements.assignment import assigned
-from delvec.statements.commands import Rows, command
-from delvec.statements.known_tables import KnownTable, known, opened, path_of
-from delvec.statements.new_tables import StagedTable, definition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
