@@ -53,8 +53,8 @@ ONLY = {
 }
 # Packages of others, and the only rooms that import them; the last two also inside functions.
 FOREIGN = {
-    "pyspark": ("spark", "datasource", "iceberg", "conversion", "statements", "compat"),
-    "py4j": ("spark", "iceberg", "conversion", "statements"),
+    "pyspark": ("spark", "datasource", "iceberg", "conversion", "statements", "door", "compat"),
+    "py4j": ("spark", "iceberg", "conversion", "statements", "door"),
     "obstore": ("storage",),
     "click": ("cli",),
     "rich": ("cli",),
@@ -185,7 +185,7 @@ def test_only_one_module_says_jvm() -> None:
 # They give it the words of the caller, numbers and names of delvec's own, or, in the last four, an
 # expression that a table stores.
 SPEAKERS = {
-    *("compat.arguments", "compat.table_builder"),
+    *("compat.arguments", "compat.table_builder", "cli.commands.sql"),
     *("iceberg.write.key_predicates", "iceberg.write.upsert", "iceberg.maintain.check"),
     *("iceberg.maintain.procedures", "iceberg.search.key_index", "spark.engine"),
     *(f"spark.delta.maintain.{each}" for each in ("optimize", "rewrite_files", "traces")),

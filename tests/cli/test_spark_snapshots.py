@@ -55,6 +55,7 @@ def delta(recorder: Recorder, table: str) -> None:
     recorder.tried("merge", table, "--source", more, "--on", "t.id = s.id", "--upsert")
     recorder.tried("overwrite", table, "--source", more, "--where", "id >= 9")
     recorder.both("changes", table, "--start-version", "2", "--end-version", "2")
+    recorder.both("sql", f"SELECT id, note FROM delta.`{table}` WHERE id > 7 ORDER BY id")
     recorder.run("update", table, "--set", "nota = 'x'", "--where", "id = 5")
     recorder.run("delete", table, "--where", "idd = 5", "--json")
     recorder.tried("optimize", table, "--max-deleted-ratio", "1")
@@ -126,7 +127,7 @@ def refs(recorder: Recorder, first: str) -> None:
 def test_commands_print_what_their_snapshots_show(recorder: Recorder) -> None:
     assert recorder.failed == []
     shown = recorder.printed.keys() - {"convert-to-delta"}  # which needs no session
-    assert len(shown) == 33
+    assert len(shown) == 34
     for name in shown:
         compare(f"iceberg/{name}" if name in OF_BOTH else name, recorder.of(name))
 

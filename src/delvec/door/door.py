@@ -126,7 +126,8 @@ def _install(spark: SparkSession) -> None:
 def _load(spark: SparkSession) -> Java:
     view = jvm.view_of(spark)
     loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    folder = Path(tempfile.mkdtemp(prefix="delvec-sql-"))
+    # Spark removes this folder, which is private, when the application ends.
+    folder = Path(tempfile.mkdtemp(prefix="delvec-sql-", dir=spark.sparkContext._temp_dir))  # noqa: SLF001
     for name in _CLASSES:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)

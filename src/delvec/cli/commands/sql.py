@@ -11,7 +11,6 @@ from delvec.cli.main import command
 from delvec.cli.options import CATALOG, DRY_RUN, apply, option
 from delvec.cli.tables import on_spark
 from delvec.cli.terminal import Column
-from delvec.door.door import enable_sql
 from delvec.errors import DelvecError
 from delvec.report.format import escape_controls, format_count
 from delvec.statements.clauses import split_statements
@@ -53,8 +52,7 @@ def _sql(
         raise click.UsageError("there is no statement")
     most = _SHOWN if limit is None else limit
     results: list[dict[str, Any]] = []
-    with on_spark(output, "the statement", iceberg) as session:
-        spark = enable_sql(session)
+    with on_spark(output, "the statement", {**iceberg, "sql": None}) as spark:
         for number, text in enumerate(texts):
             if len(texts) > 1:
                 output.heading(f"{number + 1} of {len(texts)}: {_head(text)}")
@@ -82,9 +80,9 @@ def _carry_out(
         shown = [{name: _text(value) for name, value in row.items()} for row in rows]
         output.table([Column(name, name) for name in names], shown)
         left = ", and more; --limit 0 shows all" if more else ""
-        output.note((f"{format_count(len(rows), 'row')}{left}, {seconds:.1f} s", "dim"))
+        output.note((f"{format_count(len(rows), 'row')}{left}, {seconds:.2f} s", "dim"))
     else:
-        output.note((f"done, {seconds:.1f} s", "dim"))
+        output.note((f"done, {seconds:.2f} s", "dim"))
     return {"statement": text, "columns": names, "rows": rows, "more": more}
 
 
