@@ -54,6 +54,7 @@ LEFT_OUT: Final = "\0"
     ("name", "outputs"),
     [
         *(("quick-start", 4), ("deleting-for-good", 3), ("migrating", 1), ("maintenance", 3)),
+        ("sql", 3),
         *(("inspecting", 2), ("iceberg-deletes", 6), ("resolving", 6), ("streaming", 2)),
     ],
 )
