@@ -46,7 +46,6 @@ _WINDOW: Final = 500  # commits that are in memory at once
 _DEFAULT_FILES: Final = 1000
 _MAX_VERSIONS: Final = 1000  # of a batch: commits without files count for nothing else
 _FIRST_WINDOW: Final = 16  # commits that are read at first: their files may be more than a batch
-_ALL: Final = "ReadAllAvailable"
 
 
 @dataclass(frozen=True)
@@ -327,7 +326,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
             end = Offset(last, table)
         else:
             return start
-        if type(limit).__name__ != _ALL:
+        if type(limit).__name__ != "ReadAllAvailable":
             end = self._limited(beginning(end) if begin == INITIAL else begin, end)
         self._last = end
         return end.to_json()

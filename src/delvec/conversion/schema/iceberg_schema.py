@@ -141,7 +141,6 @@ def _type_to_json(kind: TargetType) -> str | dict[str, Any]:
 
 FIRST_OWN_ID: Final = 1_000_000_000
 _LAST_ID: Final = 2**31 - 1 - 201  # ids above are reserved for Iceberg's metadata columns
-_NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _TYPES: Final = {
     "string": "string",
     "long": "long",
@@ -309,7 +308,7 @@ class _Ids:
             f"{above.name}.{field.name}" if above else field.name,
             field.physical_name,
             (*(above.path if above else ()), field.physical_name),
-            field.metadata.get(_NESTED_IDS) or {},
+            field.metadata.get("delta.columnMapping.nested.ids") or {},
             above.is_checked if above else True,
         )
         named = self.by_id.get(field.field_id or 0) if self.mapped else _named(siblings, field.name)

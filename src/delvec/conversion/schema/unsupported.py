@@ -58,7 +58,6 @@ _LIMITS: Final = {
     "timestamp": pa.scalar(datetime(1900, 1, 1, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
 }
 _LEGACY: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_WRITER: Final = b"org.apache.spark.version"
 _MODERN: Final = (3, 1)  # from this version on footers record the calendar
 
 
@@ -192,7 +191,7 @@ def _refuse(table: str, column: str, found: Any, why: str, hint: str) -> NoRetur
 def _is_hybrid_calendar(footer: Mapping[bytes, Any]) -> bool:
     if any(flag in footer for flag in _LEGACY):
         return True
-    numbers = footer.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
+    numbers = footer.get(b"org.apache.spark.version", b"").decode(errors="replace").split(".")[:2]
     found = map(whole_number, numbers)
     version = tuple(number for number in found if number is not None)
     return bool(version) and version < _MODERN

@@ -60,7 +60,6 @@ _HAS_SCHEME: Final = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 _IN_CAPITALS: Final = r"^[a-z0-9+.-]*[A-Z][A-Za-z0-9+.-]*:/"
 CHANGES: Final = "_change_data"
 """The folder of the change files."""
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _LONGEST_PREFIX: Final = 255  # as long as the name of a folder may be
 _LETTERS: Final = string.ascii_letters + string.digits
 
@@ -248,7 +247,7 @@ class NameRules:
         """Return the rules of a table; partition folders have logical names or physical ones."""
         fields = metadata.partition_fields
         names = {name for each in fields for name in (each.name, each.physical_name)}
-        formats = metadata.configuration.get(_UNIFORM, "").lower()
+        formats = metadata.configuration.get("delta.universalFormat.enabledFormats", "").lower()
         return cls(tuple(sorted(f"{name}=" for name in names)), "iceberg" in formats)
 
     def is_hidden(self, key: str) -> bool:

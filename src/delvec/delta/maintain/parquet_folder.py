@@ -60,7 +60,6 @@ _ALIASES: Final = {
     "tinyint": "byte",
     "bool": "boolean",
 }
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _PHYSICAL: Final = {
     "BOOLEAN": "boolean",
     "INT32": "integer",
@@ -167,7 +166,7 @@ def partition_folders(
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
-    written = (footer.metadata or {}).get(_SPARK_SCHEMA)
+    written = (footer.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
     if written is not None:
         try:
             parsed = parse_schema(written.decode())

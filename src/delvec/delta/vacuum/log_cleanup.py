@@ -42,7 +42,6 @@ from delvec.storage import FileInfo, Storage
 from delvec.storage.parallel import gather
 
 _DAY: Final = 86_400_000
-_PROTECTION: Final = "checkpointProtection"
 _ORDER: Final = ("commit", "checksum", "compacted", "checkpoint", "sidecar")
 _BATCH: Final = 1000
 
@@ -175,7 +174,7 @@ def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ..
         return None, ("no checkpoint is as old as the retention, so all older commits are needed",)
     if base == min(*listing.commits, *usable):
         return base, ()  # nothing is older
-    if _PROTECTION in snapshot.protocol.supported:
+    if "checkpointProtection" in snapshot.protocol.supported:
         text = snapshot.metadata.configuration.get(Property.CHECKPOINT_PROTECTION_BEFORE, "0")
         before = whole_number(text)
         if before is None or base < before:

@@ -49,7 +49,6 @@ _SCHEMA: Final = pa.schema(  # with the ids that Iceberg reserves for these colu
 )
 _ROWS_AT_ONCE: Final = 1 << 19
 _DATA_FOLDER: Final = "data"
-_DATA_PATH: Final = "write.data.path"
 _VECTORS_FROM: Final = 3  # the format version
 _REQUESTS_AT_ONCE: Final = 16
 _IN_FLIGHT: Final = 64 << 20
@@ -335,7 +334,7 @@ def _described(
 
 def _new_key(table: LoadedTable, storage: Storage, ending: str) -> str:
     """Return the name of a new file, where the table has its data files if that is below it."""
-    folder = local_path(table.metadata.properties.get(_DATA_PATH, "")).rstrip("/")
+    folder = local_path(table.metadata.properties.get("write.data.path", "")).rstrip("/")
     root = storage.root.rstrip("/") + "/"
     inside = folder[len(root) :] if folder.startswith(root) else _DATA_FOLDER
     return f"{inside}/{uuid4()}{ending}"

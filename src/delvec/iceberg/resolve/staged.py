@@ -33,7 +33,6 @@ from delvec.spark import jvm
 _REPLACE: Final = "replace"
 CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
 """What the summary of a snapshot that changes something has one of."""
-_PICKED: Final = "source-snapshot-id"
 _NEW_BRANCH: Final = "write the changes to a new staging branch"
 
 
@@ -174,7 +173,7 @@ def _require_none_picked(
     table: LoadedTable, target: str, waiting: Sequence[IcebergSnapshot]
 ) -> None:
     """Refuse snapshots that somebody has cherry-picked: their data files would be there twice."""
-    picked = {each.summary.get(_PICKED) for each in table.metadata.ancestors(target)}
+    picked = {each.summary.get("source-snapshot-id") for each in table.metadata.ancestors(target)}
     for each in waiting:
         if str(each.id) in picked:
             raise PlanError(

@@ -52,7 +52,6 @@ _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 _FLOATS: Final = (spark_types.FloatType, spark_types.DoubleType)
 KEY_MEMORY: Final = "spark.delvec.iceberg.keyMemory"
 """The memory up to which the driver collects the keys of a DataFrame."""
-_DEFAULT: Final = "256m"
 
 
 def shape_keys(keys: Any, columns: Sequence[AnyColumn]) -> pa.Table:  # noqa: ANN401
@@ -360,7 +359,7 @@ def read_keys(keys: Any, columns: Sequence[KeyColumn], table: str) -> Iterator[K
         wanted = keys.select(
             *(cast_exactly(keys, each).alias(f"k{place}") for place, each in enumerate(columns))
         )
-        limit = bytes_setting(keys.sparkSession, KEY_MEMORY, _DEFAULT)
+        limit = bytes_setting(keys.sparkSession, KEY_MEMORY, "256m")
         with stage_rows(wanted.distinct()) as rows:
             count, nulls, size = _measured(rows, columns)
             if size > limit:
