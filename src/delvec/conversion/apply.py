@@ -110,7 +110,6 @@ def staged_properties(
 
 
 def published_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
-    """Return the properties to set when snapshots are published."""
     mapping = _name_mapping(planned, source, target)
     version = str(source.version)
     return {target_layout.SOURCE_VERSION: version, NAME_MAPPING: json.dumps(mapping)}

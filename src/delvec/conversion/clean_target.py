@@ -345,7 +345,6 @@ def clean_target(
 def retention_of(
     older_than: object, retain_last: object, orphan_age: object, time_zone: str = "UTC"
 ) -> Retention:
-    """Validate the arguments of `clean_target`."""
     now = int(time.time() * 1000)
     limit: int | None = None
     if isinstance(older_than, datetime):

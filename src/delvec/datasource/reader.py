@@ -76,7 +76,6 @@ class TableReader(DataSourceReader):
         """Yield the rows of one task, under the names of the table."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the table among tasks."""
         if self.snapshot is None:
             raise AssertionError("the read is planned before it is pickled")
         try:
@@ -87,7 +86,6 @@ class TableReader(DataSourceReader):
             raise DelvecError(error.describe(), hint=error.hint) from error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, TablePartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         self.storage = fenced_in_task(self.storage)

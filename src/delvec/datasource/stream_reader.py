@@ -192,7 +192,6 @@ class StreamReader(DataSourceStreamReader):
         return Offset(newest, table, since)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan a batch."""
         begin, stop = Offset.from_json(start), Offset.from_json(end)
         for offset in (begin, stop):
             stream_batch.require_same_table(self.snapshot, offset.table)
@@ -285,7 +284,6 @@ class StreamReader(DataSourceStreamReader):
             start, size, refused = end + 1, 2 * size, None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, StreamPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         storage = fenced_in_task(partition.storage)

@@ -197,7 +197,6 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
 def _filled(
     loaded: Iterable[tuple[Rows, Frames]], target_size: int, most_vectors: int
 ) -> Iterator[tuple[Rows, Frames]]:
-    """Combine pieces until a file is full."""
     rows: list[Rows] = []
     frames: list[Frames] = []
     size, count = 0, 0
@@ -337,7 +336,6 @@ def write_position_deletes(
 
 
 def _data_file(files: FileSet, row: int) -> DataFile:
-    """Return what loading a vector needs to know of its data file."""
     return DataFile(
         files.paths[row].as_py(),
         int(files.sizes[row]),

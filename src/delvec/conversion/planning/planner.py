@@ -72,7 +72,6 @@ class Planned:
 
 
 def plan_steps(source: Snapshot, target: Target, options: ConversionOptions) -> Planned:
-    """Compare a version of a Delta table with a target."""
     if target.table is None:
         return _Planner(source, target, options).new()
     require_same_source(target, source)
@@ -107,7 +106,6 @@ class _Planner:
         return replace(self, notes=(*self.notes, *notes))
 
     def new(self) -> Planned:
-        """Plan a target without snapshots."""
         if self.options.history == "latest":
             return self.full()
         storage, end = self.source.storage, self.source.version

@@ -47,14 +47,12 @@ class Target:
 
     @cached_property
     def storage(self) -> Storage:
-        """The location of a table that exists."""
         if self.table is None:
             raise AssertionError("the target does not exist")
         return open_storage(self.spark, local_path(self.table.metadata.location))
 
     @property
     def location(self) -> str | None:
-        """Where the table is; None if it does not exist."""
         return None if self.table is None else self.storage.root
 
     def possible_paths(self, root: str, paths: pa.Array) -> pa.Array:
@@ -119,7 +117,6 @@ def target_format_version(name: TableName, table: LoadedTable | None, wanted: in
 
 
 def require_same_source(target: Target, source: Snapshot) -> None:
-    """Refuse a target that was not converted from this source."""
     expected = target_layout.source_id(source.metadata, source.table)
     found = target.properties.get(target_layout.SOURCE_ID)
     if found != expected:
@@ -153,7 +150,6 @@ def foreign_note(
     changes: ForeignChanges,
     foreign: Foreign,
 ) -> str:
-    """Return a note that changes of others are overwritten."""
     since = "" if progress is None else f" since version {progress.version} was converted"
     message = f"others have changed {changes.what} of {table.name}{since}"
     details = "; ".join((*changes.layout.columns, *changes.layout.partitions))
@@ -184,7 +180,6 @@ def documentation_note(table: LoadedTable) -> tuple[str, ...]:
 
 
 def rollback_note(target: Target, progress: target_layout.Progress | None) -> tuple[str, ...]:
-    """Return a note if the target was rolled back to an older snapshot."""
     newest = whole_number(target.properties.get(target_layout.SOURCE_VERSION))
     if progress is None or newest is None or newest <= progress.version:
         return ()

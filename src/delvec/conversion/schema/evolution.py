@@ -35,7 +35,6 @@ def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSc
 def _compatible(
     field: TargetField, old: Mapping[int, TargetField], *, in_old_files: bool, is_key: bool = False
 ) -> TargetField:
-    """Return a field as the target can have it."""
     before, kind, required = old.get(field.id), field.type, field.required
     if isinstance(kind, NestedType):
         is_map = kind.kind == "map"
@@ -54,7 +53,6 @@ def _compatible(
 
 
 def wider_columns(source: TargetSchema, target: TargetSchema) -> tuple[str, ...]:
-    """Describe the columns that have a wider type in the target than in the source."""
     return tuple(
         f"{full_name(ours)!r} is {ours[-1].type} and not {theirs[-1].type}"
         for ours, theirs in zip(

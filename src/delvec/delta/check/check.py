@@ -153,7 +153,6 @@ class _Steps:
 
 
 def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
-    """Return the findings with names relative to the table."""
     inside = f"{root.rstrip('/')}/"
     return tuple(
         replace(each, path="" if each.path == root else each.path.removeprefix(inside))

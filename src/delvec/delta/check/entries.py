@@ -86,7 +86,6 @@ def _keys(snapshot: Snapshot, paths: pa.Array, vectors: pa.Array) -> pa.Array:
 
 
 def find_duplicates(files: FileSet) -> dict[str, list[int]]:
-    """Return the entries of each file that has several."""
     paths = inside_names(files.paths, files.root)
     found: dict[str, list[int]] = {}
     for index in where_repeated(paths):

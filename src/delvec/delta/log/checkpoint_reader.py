@@ -263,7 +263,6 @@ class ParquetActions:
         return _valid(self._file.read_row_group(group, columns=list(columns), use_threads=threads))
 
     def _type(self, *path: str) -> Any:  # noqa: ANN401
-        """Return the Arrow type of a column, None if there is none."""
         found: Any = self._schema
         for name in path:
             index = found.get_field_index(name) if hasattr(found, "get_field_index") else -1

@@ -225,7 +225,6 @@ class FileSet:
         return np.where(known, rows / 8, np.inf)
 
     def partition_strings(self, physical_name: str) -> pa.Array:
-        """Return one partition value of each file, as the string of the log."""
         return pc.struct_field(self._partition_values, [physical_name])
 
     @cached_property

@@ -138,7 +138,6 @@ class _Footers:
 
 
 def _schema(footers: _Footers, files: Sequence[FileInfo]) -> StructType:
-    """Return the columns of all files together; each distinct schema is merged once."""
     first: dict[StructType, str] = {}
     for start in range(0, len(files), _AT_ONCE):
         window = files[start : start + _AT_ONCE]

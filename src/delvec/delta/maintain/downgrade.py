@@ -214,7 +214,6 @@ class _Downgrade:
         )
 
     def plan(self, snapshot: Snapshot) -> DowngradeReport:
-        """Return what the call would do, as far as it is known before."""
         files = snapshot.files
         self._files = int(files.has_vector.sum())
         self._bytes = int(files.sizes[files.has_vector].sum())

@@ -303,7 +303,6 @@ def _effects(events: pa.Table) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
 def _states(
     snapshot: Snapshot, events: pa.Table, effect: NDArray[np.int64], commits: int
 ) -> NDArray[np.int64]:
-    """Return files, vectors and deleted rows after each commit."""
     files = snapshot.files
     newest = np.array([len(files), files.has_vector.sum(), files.deleted_rows.sum()])
     changes = np.zeros((commits, 3), dtype=np.int64)

@@ -185,7 +185,6 @@ def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: 
 
 
 def has_field_ids(stored: Sequence[pa.Field]) -> bool:
-    """Tell whether the columns of a file have ids, which column mapping by id needs."""
     return any(FIELD_ID in (each.metadata or {}) for each in stored)
 
 

@@ -157,7 +157,6 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
 
 
 def is_understood(predicate: Predicate, schema: StructType) -> bool:
-    """Tell whether Arrow can evaluate a predicate exactly."""
     return isinstance(predicate, Always) or to_arrow(predicate, schema) is not None
 
 

@@ -196,7 +196,6 @@ def readings_for(
 
 
 def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:
-    """Whether the columns of a file can be read as the types of a reading."""
     by_id = reading.metadata.mapping_mode == "id"
     parts = {field.name for field in reading.metadata.partition_fields}
     try:
@@ -222,7 +221,6 @@ def footers(storage: Storage, files: Sequence[DataFile]) -> list[pa.Schema | str
 
 
 def is_dropped(reading: Reading, newest: Metadata) -> bool:
-    """Return whether the newest definition of a table lacks a column of a reading."""
     return any(find(newest.schema, name, physical=True) is None for name in reading.names)
 
 

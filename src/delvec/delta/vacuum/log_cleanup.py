@@ -58,7 +58,6 @@ class ExpiredLog:
 def clean_log(
     snapshot: Snapshot, *, before_ms: int | None = None, dry_run: bool = False
 ) -> LogReport:
-    """Delete the files of a log that no version within its retention needs."""
     require_writable(snapshot, "vacuum")
     before = log_cutoff(snapshot) if before_ms is None else before_ms
     expired = expired_log(snapshot, before)

@@ -238,7 +238,6 @@ class VacuumOptions:
 def vacuum(
     opened: Callable[[], Snapshot], put: Callable[[Change], int], options: VacuumOptions
 ) -> VacuumReport:
-    """Delete the files below a table that nobody within the retention needs."""
     watch = Stopwatch()
     with watch.phase("plan"):
         snapshot = opened()

@@ -276,7 +276,6 @@ def commit_info_body(
 
 
 def encode_lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return actions as the bytes of a commit, one JSON object to a line."""
     lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
     return "".join(f"{line}\n" for line in lines).encode()
 

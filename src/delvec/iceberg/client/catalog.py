@@ -90,7 +90,6 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
 
 
 def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
-    """Return a table as its catalog has it now; None if it does not exist."""
     with translate_errors(str(name)):
         try:
             catalog, identifier = catalog_of(spark, name)
@@ -117,7 +116,6 @@ def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
 
 
 def reload_table(table: LoadedTable) -> LoadedTable:
-    """Return a table as its catalog has it now."""
     newest = load_table(table.spark, table.name)
     require_same_table(newest, table.metadata.uuid)
     return newest

@@ -182,7 +182,6 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
 
 
 def require_branch(metadata: TableMetadata, branch: str, table: str) -> None:
-    """Refuse the name of a tag."""
     ref = metadata.refs.get(branch)
     if ref is not None and not ref.is_branch:
         raise errors.InvalidArgumentError(

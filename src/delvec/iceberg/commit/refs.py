@@ -96,8 +96,6 @@ def create_tag(
 
 
 def drop_tag(table: LoadedTable, name: str, *, dry_run: bool = False) -> LoadedTable:
-    """Drop a tag, and return the table without it."""
-
     def change(newest: LoadedTable, transaction: Transaction) -> None:
         require_ref(newest.metadata, str(newest.name), name, is_branch=False)
         transaction.add(transaction.handle.manageSnapshots().removeTag(name))

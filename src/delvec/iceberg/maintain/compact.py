@@ -149,7 +149,6 @@ def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
 
 
 def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Return options as strings, as Java spells them."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in {_STARTING_SEQUENCE: False, **(options or {})}.items()
@@ -193,7 +192,6 @@ def _rewritten(table: LoadedTable, where: str | None, options: Mapping[str, str]
 def _planned(
     table: LoadedTable, head: IcebergSnapshot, where: str | None, options: Mapping[str, str]
 ) -> CompactReport:
-    """Return what Iceberg's planner chooses."""
     spark, view = table.spark, iceberg_view(table.spark)
     root = jvm.view_of(spark)
     given = root.java.util.HashMap()

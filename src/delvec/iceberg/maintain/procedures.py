@@ -224,7 +224,6 @@ def remove_orphan_files(
 
 
 def call_procedure(table: LoadedTable, procedure: str, arguments: Mapping[str, str]) -> list[Row]:
-    """Call a procedure of a table's catalog; arguments are SQL."""
     spark, name = table.spark, table.name
     own_location.require_own_log(table)
     given = {"table": sql_string(str(name)), **arguments}
