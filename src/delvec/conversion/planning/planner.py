@@ -186,9 +186,10 @@ class _Planner:
     ) -> PlannedStep:
         source, target, files = self.source, self.target, version.files
         schema = layout.schema_for(version.metadata, source.table, target.format_version)
-        spec = partition_spec(
-            version.metadata, schema, table=source.table, transforms=_has_transforms(source, layout)
-        )
+        transforms = "generatedColumns" in source.protocol.supported
+        if layout.spec is not None:  # an existing target keeps what it has
+            transforms = any(each["transform"] != "identity" for each in layout.spec["fields"])
+        spec = partition_spec(version.metadata, schema, table=source.table, transforms=transforms)
         if layout.spec is not None:
             require_same_spec(layout.spec, spec, source.table, schema=schema)
         admit_files(source.storage, files)
@@ -273,10 +274,3 @@ def _possible_ids(
     order = np.cumsum(has_vector) - 1
     at = pa.array(order, mask=~has_vector)
     return [column.take(at) for column in forms]
-
-
-def _has_transforms(source: Snapshot, layout: TargetLayout) -> bool:
-    """Tell whether partitions follow generated columns; an existing target keeps what it has."""
-    if layout.spec is None:
-        return "generatedColumns" in source.protocol.supported
-    return any(field["transform"] != "identity" for field in layout.spec["fields"])

@@ -94,7 +94,10 @@ def compact(
     No row changes. It excludes `resolve`, which would have to begin again; other writers may go on.
     It runs as long as Iceberg takes to read and write the chosen files.
     """
-    given = _as_options(options)
+    given = {  # as Java spells them
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in {_STARTING_SEQUENCE: False, **(options or {})}.items()
+    }
     notes: tuple[str, ...] = ()
     if given[_STARTING_SEQUENCE].lower() == "true":
         risk = (
@@ -146,13 +149,6 @@ def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
     with translate_errors(str(table.name)):
         rows = [row for each in removed for row in each.select("data_file.file_path").collect()]
     return outside_note(outside_of(table.metadata.location, [path for (path,) in rows]))
-
-
-def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in {_STARTING_SEQUENCE: False, **(options or {})}.items()
-    }
 
 
 def _require_safe(table: LoadedTable) -> IcebergSnapshot | None:

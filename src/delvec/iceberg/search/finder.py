@@ -56,8 +56,11 @@ def find_by_index(search: Search, index: key_index.KeyIndex) -> DataFrame:
     not indexed are searched by the join. The driver holds the hashes of few keys, and the paths of
     files with candidates; for keys that need no comparison at most 1 million rows, as positions.
     """
-    if not _is_about(index, search):
+    if not index.is_usable or not search.files.files.num_rows:
         return find_by_join(search)
+    now = key_index.indexed_key(search.table.metadata, search.schema, search.ids)
+    if now.why_not is not None or now.signature != index.key.signature:
+        return find_by_join(search)  # the hashes are not those of keys as they are read now
     with describe_jobs(search.table.spark, f"delvec: look-up in the index of {search.table.name}"):
         missing = _not_indexed(search, index)
         lookup = _Lookup(_with_files(search, missing, chosen=False), index)
@@ -67,14 +70,6 @@ def find_by_index(search: Search, index: key_index.KeyIndex) -> DataFrame:
         return _nothing(search) if found is None else found
     compared = find_by_join(_with_files(search, paths, chosen=True))
     return compared if found is None else found.unionAll(compared)
-
-
-def _is_about(index: key_index.KeyIndex, search: Search) -> bool:
-    """Whether the index has the hashes of keys as they are read now."""
-    if not index.is_usable or not search.files.files.num_rows:
-        return False
-    now = key_index.indexed_key(search.table.metadata, search.schema, search.ids)
-    return now.why_not is None and now.signature == index.key.signature
 
 
 def _not_indexed(search: Search, index: key_index.KeyIndex) -> list[str]:
