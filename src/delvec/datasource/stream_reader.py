@@ -195,19 +195,16 @@ class StreamReader(DataSourceStreamReader):
         begin, stop = Offset.from_json(start), Offset.from_json(end)
         for offset in (begin, stop):
             stream_batch.require_same_table(self.snapshot, offset.table)
-        self._require_ahead(begin, stop)
+        # With `availableNow` the end was chosen without the beginning, and may be before it.
+        last = self._last
+        for newest in (stop, stop if last is None or last == INITIAL else last):
+            if (newest.version, newest.files) < (begin.version, begin.files):
+                raise gone(self.snapshot.storage, newest.version, begin)
         if self._last is None or self._last == INITIAL or begin == stop:
             # After a restart Spark tells how far the stream was by an empty batch.
             self._last = stop
         read = (self.snapshot.storage, self.scan, self.columns, self.names, self.zoned)
         return [StreamPartition(*read, pieces) for pieces in self._tasks(begin, stop)]
-
-    def _require_ahead(self, begin: Offset, stop: Offset) -> None:
-        """Refuse to go backwards: with `availableNow` the end was chosen without the beginning."""
-        last = self._last
-        for newest in (stop, stop if last is None or last == INITIAL else last):
-            if (newest.version, newest.files) < (begin.version, begin.files):
-                raise gone(self.snapshot.storage, newest.version, begin)
 
     def _tasks(self, begin: Offset, stop: Offset) -> list[list[StreamPiece]]:
         start = begin if begin != INITIAL else beginning(stop)

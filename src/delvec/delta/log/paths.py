@@ -134,7 +134,16 @@ def canonicalize_paths(paths: pa.Array, root: str) -> pa.Array:
     if paths.null_count:
         raise FormatError("a file of the log has no path", path=root)
     plain = _with_one_spelling(decoded(paths, root), paths, root)
-    _refuse_nul(plain, root)
+    # No store has it in names, and it parts paths from vectors in keys.
+    start, stop, data = _string_buffer(plain)
+    if not data[start:stop].all():
+        wrong = plain.filter(pc.match_substring(plain, "\0"))
+        raise FormatError(
+            "a path in the log contains NUL",
+            path=root,
+            expected="the name of a file",
+            found=repr(wrong[0].as_py())[:200],
+        )
     suspicious = pc.or_(pc.match_substring(plain, "./"), pc.ends_with(plain, "."))
     if pc.any(suspicious).as_py():
         climbing = plain.filter(pc.match_substring_regex(plain, _CLIMBS))
@@ -271,19 +280,6 @@ def random_prefix(metadata: Metadata) -> str:
         metadata.configuration, Property.RANDOM_PREFIX_LENGTH, 2, _LONGEST_PREFIX
     )
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
-
-
-def _refuse_nul(plain: pa.Array, root: str) -> None:
-    """Refuse NUL, which no store has in names, and which parts paths from vectors in keys."""
-    start, stop, data = _string_buffer(plain)
-    if not data[start:stop].all():
-        wrong = plain.filter(pc.match_substring(plain, "\0"))
-        raise FormatError(
-            "a path in the log contains NUL",
-            path=root,
-            expected="the name of a file",
-            found=repr(wrong[0].as_py())[:200],
-        )
 
 
 def _string_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:

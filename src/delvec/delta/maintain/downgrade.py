@@ -193,7 +193,11 @@ class _Downgrade:
         if self.truncate_history:
             self._truncate()
         else:
-            self._raise_barrier()
+            snapshot = self.opened()
+            last = last_with_vectors(snapshot)
+            if last is not None:
+                for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
+                    self._empty_commit()
         report = self._commit("DROP FEATURE", self._final, is_last=True)
         if report.version is not None:
             self._checkpoint(report.version)
@@ -263,13 +267,6 @@ class _Downgrade:
 
         self._commit(name, prepare)
         self._vector_files += len(bodies)
-
-    def _raise_barrier(self) -> None:
-        snapshot = self.opened()
-        last = last_with_vectors(snapshot)
-        if last is not None:
-            for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
-                self._empty_commit()
 
     def _truncate(self) -> None:
         """Delete the versions that need vectors, or refuse."""

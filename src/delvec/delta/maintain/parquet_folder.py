@@ -157,7 +157,14 @@ def partition_folders(
         for name, column in zip(names, columns, strict=True)
     )
     for field, column in zip(fields, columns, strict=True):
-        _require_values(field, column, root)
+        for text in {value for value in column if value is not None}:
+            try:
+                parse_partition_value(text, field.type)
+            except errors.FormatError as error:  # noqa: PERF203 - for distinct values only
+                raise errors.InvalidArgumentError(
+                    f"the folder {field.name}={text} of {root} has a value that is no {field.type}",
+                    hint=f"give another type: partition_by={{'{field.name}': 'string'}}",
+                ) from error
     spelled = [
         tuple(shared_text([text], field.type) for field, text in zip(fields, row, strict=True))
         for row in values
@@ -310,17 +317,6 @@ def _inferred(name: str, values: Iterable[str | None], root: str) -> PrimitiveTy
         " as one of several",
         hint=f"name it: partition_by={{'{name}': 'string'}}",
     )
-
-
-def _require_values(field: Field, values: Iterable[str | None], root: str) -> None:
-    for text in {value for value in values if value is not None}:
-        try:
-            parse_partition_value(text, field.type)
-        except errors.FormatError as error:  # noqa: PERF203 - for distinct values only
-            raise errors.InvalidArgumentError(
-                f"the folder {field.name}={text} of {root} has a value that is no {field.type}",
-                hint=f"give another type: partition_by={{'{field.name}': 'string'}}",
-            ) from error
 
 
 def _plain(field: Field) -> Field:

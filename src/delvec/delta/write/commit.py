@@ -98,7 +98,13 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
             reconciled += united
         announce(_COMMITTED, base.version + 1, base.storage.root)
     except KeyboardInterrupt:
-        _announce_interrupted(base, txn_id, uncommitted)
+        storage, version = base.storage, base.version + 1
+        if _is_ours(storage, version, txn_id):
+            announce(_COMMITTED, version, storage.root)
+        elif "://" not in storage.root:
+            uncommitted.discard()
+        elif uncommitted.is_kept:  # the request may still arrive
+            announce(_UNKNOWN, version, storage.root, level=logging.WARNING)
         raise
     used = {each.descriptor.file_path for each in change.all_vectors if each.descriptor is not None}
     stale = change.vector_files.keys() - used
@@ -106,17 +112,6 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     sizes = {path: size for path, size in change.vector_files.items() if path not in stale}
     change = replace(change, vector_files=sizes)
     return Committed(base.version + 1, change, attempts, reconciled)
-
-
-def _announce_interrupted(base: Base, txn_id: str, uncommitted: UncommittedFiles) -> None:
-    """Announce what became of an interrupted commit; the files of one that is in are kept."""
-    storage, version = base.storage, base.version + 1
-    if _is_ours(storage, version, txn_id):
-        announce(_COMMITTED, version, storage.root)
-    elif "://" not in storage.root:
-        uncommitted.discard()
-    elif uncommitted.is_kept:  # the request may still arrive
-        announce(_UNKNOWN, version, storage.root, level=logging.WARNING)
 
 
 def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) -> bool:

@@ -165,7 +165,12 @@ def commit_actions(
     if "rowTracking" in (change.protocol or base.protocol).supported:
         info["tags"] = {"delta.rowTracking.preserved": str(change.operation.keeps_row_ids).lower()}
         adds, mark = assign_row_ids(adds, mark, version)
-    _require_valid(base, change, adds, removes)
+    replaced = (*change.gone_files, *(each.file for each in change.vector_updates))
+    live = {file.path: file.add for file in replaced}
+    table, re_added = base.storage.root, change.re_added
+    require_valid(table, adds, removes, live, re_added=re_added, restores=change.restores)
+    for each in change.rewrites:
+        require_same_count(table, each)
     yield {"commitInfo": info}
     if change.protocol is not None:
         yield {"protocol": change.protocol.to_json()}
@@ -200,17 +205,6 @@ def _removes(change: Change, now_ms: int) -> list[dict[str, Any]]:
     # does not break VACUUM of delta-spark, as others with such a vector do.
     times = [(each.file, 0 if _is_inline(each.file) else now_ms) for each in change.vector_updates]
     return [*removes, *(remove_body(file, at, data_change=is_data) for file, at in times)]
-
-
-def _require_valid(
-    base: Base, change: Change, adds: list[dict[str, Any]], removes: list[dict[str, Any]]
-) -> None:
-    replaced = (*change.gone_files, *(each.file for each in change.vector_updates))
-    live = {file.path: file.add for file in replaced}
-    table, re_added = base.storage.root, change.re_added
-    require_valid(table, adds, removes, live, re_added=re_added, restores=change.restores)
-    for each in change.rewrites:
-        require_same_count(table, each)
 
 
 def _moved(change: Change) -> Iterator[dict[str, Any]]:
