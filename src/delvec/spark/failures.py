@@ -231,7 +231,6 @@ def _engine_error(cause: str, message: str, table: str) -> errors.EngineError:
 
 
 def _no_column(cause: str, table: str) -> errors.InvalidArgumentError | None:
-    """Return the error for a column that there is not, with the near names that Spark knows."""
     found = _NO_COLUMN.match(cause)
     if found is None:
         return None

@@ -90,7 +90,6 @@ def activate(spark: SparkSession) -> None:
 
 
 def class_exists(name: str) -> bool:
-    """Whether the running JVM can load a class, including those of added packages."""
     return jar_of(name) is not None
 
 
@@ -219,7 +218,6 @@ def _tell_token(spark: SparkSession, token: str) -> None:
 
 
 def java_type(spark: SparkSession, kind: types.DataType) -> Any:  # noqa: ANN401
-    """Return a type of PySpark in Java."""
     return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json())
 
 

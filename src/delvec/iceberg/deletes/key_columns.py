@@ -90,12 +90,10 @@ def add_dropped_key_columns(
 
 
 def key_paths(schema: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
-    """Return the path of each column that may be in a key, by field id."""
     return {field["id"]: path for path, field in _leaves(schema["fields"])}
 
 
 def key_types(schema: Mapping[str, Any]) -> dict[int, str]:
-    """Return the type of each column that may be in a key, by field id."""
     return {field["id"]: field["type"] for _, field in _leaves(schema["fields"])}
 
 

@@ -73,7 +73,6 @@ def find_by_index(search: Search, index: key_index.KeyIndex) -> DataFrame:
 
 
 def _not_indexed(search: Search, index: key_index.KeyIndex) -> list[str]:
-    """Return the paths of files that the index does not have."""
     if index.snapshot_id == search.snapshot_id:
         return []
     paths = search.files.files.select(["path"])
@@ -85,7 +84,6 @@ def _not_indexed(search: Search, index: key_index.KeyIndex) -> list[str]:
 
 
 def _with_files(search: Search, paths: Collection[str], *, chosen: bool) -> Search:
-    """Return a search in some of its files, or in all others."""
     files = search.files.files
     within = pc.is_in(files.column("path"), value_set=pa.array(list(paths), pa.string()))
     kept = files.filter(within if chosen else pc.invert(within))

@@ -82,7 +82,6 @@ class IndexedKey:
 def indexed_key(
     metadata: TableMetadata, schema: Mapping[str, Any], ids: Collection[int]
 ) -> IndexedKey:
-    """Return what an index of key columns is about."""
     wanted = tuple(sorted(ids))
     fields = {each["id"]: each for each in schema["fields"]}
     inner = [each for each in wanted if each not in fields]

@@ -149,7 +149,6 @@ def require_columns(
 
 
 def _used(changes: DataFrame, condition: str | Column) -> list[str]:
-    """Return the columns that an expression refers to."""
     plan: Any = changes.select(_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
     return [str(each.name()) for each in jvm.items(plan.references())]
 
@@ -185,7 +184,6 @@ def append_rows(
     txn: branch_commit.Txn | None = None,
     dry_run: bool = False,
 ) -> KeyDeleteReport:
-    """Append rows to a branch; columns are matched by name."""
     start = KeyDeleteReport("APPEND", str(table.name), branch)
     if _is_done(table, branch, txn):
         return replace(start, replayed=True)

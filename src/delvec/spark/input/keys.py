@@ -79,7 +79,6 @@ def shape_keys(keys: Any, columns: Sequence[AnyColumn]) -> pa.Table:  # noqa: AN
 
 
 def _named(table: pa.Table, wanted: str) -> pa.ChunkedArray:
-    """Return a column by its exact name, else ignoring case."""
     for same in (str, str.lower):
         names = [same(each) for each in table.column_names]
         places = [place for place, name in enumerate(names) if name == same(wanted)]

@@ -184,7 +184,6 @@ class _ScanBuilder:
         return self._finished(rows.where(condition))
 
     def _relation(self, part: scan_vectors.ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
-        """Return the columns under their physical names, and the hidden constants after them."""
         metadata = self._snapshot.metadata
         by_id = metadata.mapping_mode == "id"
         partitions = {field.name for field in metadata.partition_fields}
