@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
@@ -119,7 +119,13 @@ def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
     committed = committed_keys(storage)
     if committed is not None:
         listed, found = found, [info for info in found if info.key in committed]
-        _require_listed(storage, committed, found)
+        if gone := sorted({*committed}.difference(info.key for info in found)):
+            raise errors.ObjectNotFoundError(  # its rows would be missing
+                f"{format_count(len(gone), 'file')} that the log of the stream names"
+                f" {'is' if len(gone) == 1 else 'are'} not in {storage.root}: {gone[0]}",
+                uri=storage.uri_of(gone[0]),
+                hint="restore what is gone from a copy; Spark cannot read the folder either",
+            )
         left = format_count(len(listed) - len(found), "file")
         notes.append(f"the files are those that the log of a stream names; left out: {left}")
     if not found:
@@ -205,17 +211,6 @@ def merged(
         for field in schema.fields
     ]
     return StructType((*fields, *by_name.values()))
-
-
-def _require_listed(storage: Storage, keys: Collection[str], found: Sequence[FileInfo]) -> None:
-    """Refuse a folder that lacks files which it should have: their rows would be missing."""
-    if gone := sorted({*keys}.difference(info.key for info in found)):
-        raise errors.ObjectNotFoundError(
-            f"{format_count(len(gone), 'file')} that the log of the stream names"
-            f" {'is' if len(gone) == 1 else 'are'} not in {storage.root}: {gone[0]}",
-            uri=storage.uri_of(gone[0]),
-            hint="restore what is gone from a copy; Spark cannot read the folder either",
-        )
 
 
 def _is_hidden(folders: Sequence[str], name: str) -> bool:

@@ -59,15 +59,6 @@ def clustered_by(domains: Mapping[str, str]) -> Sequence[Sequence[str]]:
     return found
 
 
-def restored_clustering(newest: Snapshot, wanted: Snapshot) -> dict[str, str]:
-    """Return the clustering columns of the wanted version as a domain; empty if nothing changes.
-
-    Other domains belong to applications and stay as they are, as with delta-spark.
-    """
-    now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
-    return {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
-
-
 def _united(newest: Snapshot, wanted: Snapshot) -> Protocol:
     then = wanted.protocol.supported
     unknown = sorted(then - FEATURES.keys())
@@ -137,7 +128,9 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
             difference = _Difference.of(newest, wanted)
             protocol = _united(newest, wanted)
             metadata = _lasting(newest.metadata, wanted.metadata, protocol)
-            domains: dict[str, str] = restored_clustering(newest, wanted)
+            # Domains of applications stay as they are, as with delta-spark.
+            now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
+            domains = {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
             added = difference.added
         is_same = TableState(protocol, metadata) == TableState.of(newest)
         if is_same and not difference.is_one and not domains:

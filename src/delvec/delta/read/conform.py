@@ -134,19 +134,18 @@ class Conformer:
         if types.is_string(target):
             self._require_utf8(array, where)
         if self.old_calendar and data_type.name in _FIRST_SAFE:
-            self._refuse_old_dates(array, data_type.name, where)
+            first = pc.min(
+                array.view(pa.int32() if data_type.name == "date" else pa.int64())
+            ).as_py()
+            if first is not None and first < _FIRST_SAFE[data_type.name]:
+                raise UnsupportedFeatureError(
+                    f"column {where} of {self.path} holds old dates in the calendar of Spark 2, which"
+                    " delvec does not read",
+                    feature="legacy calendar",
+                    needed_by=self.path,
+                    hint="rewrite the file with Spark 3 or later",
+                )
         return array
-
-    def _refuse_old_dates(self, array: pa.Array, name: str, where: str) -> None:
-        first = pc.min(array.view(pa.int32() if name == "date" else pa.int64())).as_py()
-        if first is not None and first < _FIRST_SAFE[name]:
-            raise UnsupportedFeatureError(
-                f"column {where} of {self.path} holds old dates in the calendar of Spark 2, which"
-                " delvec does not read",
-                feature="legacy calendar",
-                needed_by=self.path,
-                hint="rewrite the file with Spark 3 or later",
-            )
 
     def _require(
         self, test: Callable[[pa.DataType], bool], array: pa.Array, data_type: DataType, where: str
