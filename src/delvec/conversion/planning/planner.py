@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from delvec.conversion.files.copies import place
 from delvec.conversion.files.repack import digest
 from delvec.conversion.files.vector_places import referenced_keys
+from delvec.conversion.planning import target_layout
 from delvec.conversion.planning.options import ConversionOptions
 from delvec.conversion.planning.source_changes import (
     SourceVersion,
@@ -35,12 +36,6 @@ from delvec.conversion.planning.target import (
     rollback_note,
 )
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles, target_paths
-from delvec.conversion.planning.target_layout import (
-    Progress,
-    TargetLayout,
-    find_progress,
-    own_layout,
-)
 from delvec.conversion.schema import evolution
 from delvec.conversion.schema.iceberg_schema import TargetSchema
 from delvec.conversion.schema.partition_spec import PartitionSpec, partition_spec, require_same_spec
@@ -75,7 +70,7 @@ def plan_steps(source: Snapshot, target: Target, options: ConversionOptions) -> 
     if target.table is None:
         return _Planner(source, target, options).new()
     require_same_source(target, source)
-    progress = find_progress(target.table.metadata)
+    progress = target_layout.find_progress(target.table.metadata)
     changes = foreign_changes(target.table, progress)
     planner = _Planner(source, target, options, progress, rollback_note(target, progress))
     if changes.what:
@@ -99,7 +94,7 @@ class _Planner:
     source: Snapshot
     target: Target
     options: ConversionOptions
-    progress: Progress | None = None
+    progress: target_layout.Progress | None = None
     notes: tuple[str, ...] = ()
 
     def noting(self, *notes: str) -> _Planner:
@@ -122,7 +117,7 @@ class _Planner:
             note = f"{error}: there is one snapshot, not one for each version"
             return self.noting(note).full()
 
-    def increment(self, progress: Progress) -> Planned:
+    def increment(self, progress: target_layout.Progress) -> Planned:
         """Plan from the version that the target holds, by the commits since."""
         source, target = self.source, self.target
         if is_another_history(source, progress):
@@ -159,7 +154,7 @@ class _Planner:
         """Plan a step for each version; `files` are those of the target before the first."""
         source, target = self.source, self.target
         steps: list[PlannedStep] = []
-        layout = own_layout(target, source.metadata)
+        layout = target_layout.own_layout(target, source.metadata)
         for version in versions:
             untouched, touched = NO_FILES, files
             if version.changes is not None:
@@ -182,7 +177,7 @@ class _Planner:
         return Planned(start, tuple(steps), files, notes)
 
     def _step(
-        self, version: SourceVersion, before: TargetFiles, layout: TargetLayout
+        self, version: SourceVersion, before: TargetFiles, layout: target_layout.TargetLayout
     ) -> PlannedStep:
         source, target, files = self.source, self.target, version.files
         schema = layout.schema_for(version.metadata, source.table, target.format_version)
@@ -229,7 +224,7 @@ def _whole(snapshot: Snapshot) -> SourceVersion:
 
 
 def _evolved(
-    layout: TargetLayout,
+    layout: target_layout.TargetLayout,
     schema: TargetSchema,
     spec: PartitionSpec,
     version: SourceVersion,
@@ -247,9 +242,11 @@ def _evolved(
     return schema
 
 
-def _layout_after(layout: TargetLayout, step: PlannedStep) -> TargetLayout:
+def _layout_after(
+    layout: target_layout.TargetLayout, step: PlannedStep
+) -> target_layout.TargetLayout:
     """Return the layout after a step; the partition spec never changes."""
-    return TargetLayout(
+    return target_layout.TargetLayout(
         step.schema.to_json(),
         max(layout.last_column_id, step.schema.last_column_id),
         layout.spec or step.spec.to_json(),

@@ -106,17 +106,6 @@ class Conformer:
             raise self._mismatch(array, variant, where)
         return Conformer(self.path).conform(array, _VARIANT, where)
 
-    def _require_utf8(self, array: pa.Array, where: str) -> None:
-        """Refuse bytes that are no text: Arrow takes them, and fails whoever looks at them."""
-        try:
-            array.cast(pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise FormatError(
-                f"column {where} holds a string that is not UTF-8",
-                path=self.path,
-                hint="read the table by to_df(), or without this column",
-            ) from error
-
     def _primitive(self, array: pa.Array, data_type: PrimitiveType, where: str) -> pa.Array:
         target = arrow_type(data_type)
         if array.type != target:
@@ -132,15 +121,22 @@ class Conformer:
                     found=array.type,
                 ) from error
         if types.is_string(target):
-            self._require_utf8(array, where)
+            try:  # Arrow takes bytes that are no text, and fails whoever looks at them
+                array.cast(pa.binary()).cast(pa.string())
+            except pa.ArrowInvalid as error:
+                raise FormatError(
+                    f"column {where} holds a string that is not UTF-8",
+                    path=self.path,
+                    hint="read the table by to_df(), or without this column",
+                ) from error
         if self.old_calendar and data_type.name in _FIRST_SAFE:
             first = pc.min(
                 array.view(pa.int32() if data_type.name == "date" else pa.int64())
             ).as_py()
             if first is not None and first < _FIRST_SAFE[data_type.name]:
                 raise UnsupportedFeatureError(
-                    f"column {where} of {self.path} holds old dates in the calendar of Spark 2, which"
-                    " delvec does not read",
+                    f"column {where} of {self.path} holds old dates in the calendar of Spark 2,"
+                    " which delvec does not read",
                     feature="legacy calendar",
                     needed_by=self.path,
                     hint="rewrite the file with Spark 3 or later",
