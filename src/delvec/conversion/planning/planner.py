@@ -166,7 +166,13 @@ class _Planner:
                 require_clear(version.facts.version, version.changes, touched, target, source.table)
             step = self._step(version, touched, layout)
             steps.append(step)
-            layout = _layout_after(layout, step)
+            # The partition spec never changes.
+            layout = target_layout.TargetLayout(
+                step.schema.to_json(),
+                max(layout.last_column_id, step.schema.last_column_id),
+                layout.spec or step.spec.to_json(),
+                step.schema.name_mapping(layout.mapping),
+            )
             files = untouched.joined(step.files_after())
         notes = self.notes
         if steps and steps[-1].wider:
@@ -240,18 +246,6 @@ def _evolved(
         evolution.require_evolution(layout.schema, schema, table, layout.mapping)
     evolution.require_partition_types(layout.schema, schema, spec, table)
     return schema
-
-
-def _layout_after(
-    layout: target_layout.TargetLayout, step: PlannedStep
-) -> target_layout.TargetLayout:
-    """Return the layout after a step; the partition spec never changes."""
-    return target_layout.TargetLayout(
-        step.schema.to_json(),
-        max(layout.last_column_id, step.schema.last_column_id),
-        layout.spec or step.spec.to_json(),
-        step.schema.name_mapping(layout.mapping),
-    )
 
 
 def _possible_ids(

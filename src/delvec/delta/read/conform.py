@@ -52,7 +52,11 @@ class Conformer:
         if isinstance(data_type, StructType):
             return self._struct(array, data_type, where)
         if isinstance(data_type, ArrayType):
-            return self._list(array, data_type, where)
+            if not types.is_list(array.type) and _is_list_like(array.type):
+                array = array.cast(pa.list_(array.type.value_field))
+            self._require(types.is_list, array, data_type, where)
+            elements = self.conform(array.values, data_type.element, f"{where}.element")
+            return _list_of(elements, arrow_type(data_type), array)
         if isinstance(data_type, MapType):
             return self._map(array, data_type, where)
         if data_type.name == "variant":
@@ -71,13 +75,6 @@ class Conformer:
                 else self.conform(array.field(index), field.type, f"{where}.{field.name}")
             )
         return _struct_of(children, arrow_type(data_type), array)
-
-    def _list(self, array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
-        if not types.is_list(array.type) and _is_list_like(array.type):
-            array = array.cast(pa.list_(array.type.value_field))
-        self._require(types.is_list, array, data_type, where)
-        elements = self.conform(array.values, data_type.element, f"{where}.element")
-        return _list_of(elements, arrow_type(data_type), array)
 
     def _map(self, array: pa.Array, data_type: MapType, where: str) -> pa.Array:
         self._require(types.is_map, array, data_type, where)

@@ -264,7 +264,11 @@ def _cheaper(search: Search, index: key_index.KeyIndex) -> Choice:
     keys, rows, files = search.keys, search.rows, search.files.files.num_rows
     cost = _row_cost(search)
     join = rows * cost
-    look_up = _look_up(keys, index)
+    read = index.rows
+    if keys <= FEW_KEYS:
+        # Each append has rows of any hash; a key is looked for in one row group of each.
+        read = min(read, keys * _ROWS_OF_A_GROUP * (1 + min(index.runs, index.files)))
+    look_up = _JOB + read * _INDEX_ROW + keys * _PROBE
     if index.snapshot_id != search.snapshot_id:
         # Files that are not indexed yet are read as by the join; which they are, its marks tell.
         look_up += _MARKS + max(0, rows - index.rows) * cost
@@ -277,14 +281,6 @@ def _cheaper(search: Search, index: key_index.KeyIndex) -> Choice:
     if look_up < _ACCEPTED * join:
         return Choice("index", f"{what}: a look-up costs little beside reading the files")
     return Choice("join", f"{what}: reading their keys costs less than a look-up")
-
-
-def _look_up(keys: int, index: key_index.KeyIndex) -> float:
-    rows = index.rows
-    if keys <= FEW_KEYS:
-        # Each append has rows of any hash; a key is looked for in one row group of each.
-        rows = min(rows, keys * _ROWS_OF_A_GROUP * (1 + min(index.runs, index.files)))
-    return _JOB + rows * _INDEX_ROW + keys * _PROBE
 
 
 def _row_cost(search: Search) -> float:
