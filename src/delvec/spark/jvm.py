@@ -277,10 +277,7 @@ def frame_of(spark: SparkSession, plan: Any, session: Any = None) -> DataFrame: 
 
 
 def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> Any:  # noqa: ANN401
-    """Return a copy of the session, in Java, with other settings.
-
-    The session itself keeps its own, whatever its other threads are doing.
-    """
+    """Return a copy of the session, in Java, with other settings."""
     copy = session_of(spark).cloneSession()
     for key, value in settings.items():
         copy.conf().set(key, value)

@@ -366,10 +366,7 @@ def find_or_make_index(table: LoadedTable) -> LoadedTable:
 
 
 def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
-    """Drop the index of a table with its files; return whether there was one.
-
-    With `dry_run` it stays.
-    """
+    """Drop the index of a table with its files; return whether there was one."""
     found = find_table(table.spark, index_name(table.name))
     if found is None:
         return False

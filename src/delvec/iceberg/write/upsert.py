@@ -240,10 +240,7 @@ def upsert_rows(  # noqa: PLR0913
     txn: branch_commit.Txn | None = None,
     dry_run: bool = False,
 ) -> KeyDeleteReport:
-    """Write rows, and delete all older rows that have one of their keys.
-
-    The changes are computed once and held by the executors meanwhile; see `change_batch`.
-    """
+    """Write rows, and delete all older rows that have one of their keys."""
     name = str(table.name)
     wanted = _key_columns(table, keys)
     start = KeyDeleteReport("UPSERT", name, branch)
