@@ -45,7 +45,6 @@ def option(form: str, text: str, **how: Any) -> Decorator:  # noqa: ANN401
 
 
 def present(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of options that are not absent."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -191,7 +190,6 @@ PROPERTY: Final = option(
 
 
 def snapshot(text: str) -> Decorator:
-    """Return `--snapshot-id`."""
     return option("--snapshot-id ID", text, type=int)
 
 
@@ -217,7 +215,6 @@ def source(
 
 
 def interval(default: float) -> Decorator:
-    """Return `--interval`, in seconds."""
     text = f"How often to look, such as 10s or 2m; {default:g}s if absent."
     return option("--interval DURATION", text)
 

@@ -74,7 +74,6 @@ class Output:
                 self._console.file.flush()
 
     def report(self, report: Any) -> None:  # noqa: ANN401 - of any operation
-        """Print a report, as text or as the result."""
         self.draw(report)
         self.result(report.to_json())
 

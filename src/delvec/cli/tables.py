@@ -56,7 +56,6 @@ def is_delta(table: str) -> bool:
 
 
 def require_path(table: str) -> None:
-    """Refuse the name of a table in a catalog, where the path of a Delta table is expected."""
     if not is_delta(table):
         raise InvalidArgumentError(
             f"{table} is the name of a table in a catalog; this command takes the path or URI of a"
@@ -66,7 +65,6 @@ def require_path(table: str) -> None:
 
 
 def require_name(table: str) -> None:
-    """Refuse a path, where the name of an Iceberg table is expected."""
     if is_delta(table) and ("/" in table or Path(table).is_dir()):
         raise InvalidArgumentError(
             f"{table} is a path; this command takes an Iceberg table by its name in a catalog",
@@ -140,7 +138,6 @@ def open_delta(
     session: Mapping[str, Any] | None = None,
     iceberg: Mapping[str, Any] | None = None,
 ) -> Iterator[DeltaTable]:
-    """Open a Delta table on Spark; see `on_spark`."""
     require_path(table)
     # A missing table is noticed before a JVM starts; but a bucket's keys may be the session's.
     if "://" not in Storage.open(table, options).root:
@@ -151,7 +148,6 @@ def open_delta(
 
 @contextmanager
 def open_iceberg(output: Output, table: str, iceberg: Mapping[str, Any]) -> Iterator[IcebergTable]:
-    """Open an Iceberg table by its name; see `on_spark`."""
     require_name(table)
     with on_spark(output, table, iceberg) as spark:
         from delvec.iceberg.table import IcebergTable  # noqa: PLC0415

@@ -43,7 +43,6 @@ def seconds(text: str) -> float:
 
 
 def file_size(text: str) -> int:
-    """Return the bytes of a size such as 128MB."""
     return _known(size_bytes(text), text, "a size such as 128MB")
 
 
@@ -113,7 +112,6 @@ def written_keys(keys: str | None, columns: Sequence[str]) -> list[list[str]]:
 
 
 def typed_keys(table: IcebergTable, columns: Sequence[str], keys: list[list[str]]) -> pa.Table:
-    """Return keys as an Arrow table with the types of their columns."""
     from delvec.iceberg.client.catalog import load_table  # noqa: PLC0415
     from delvec.iceberg.deletes.key_columns import key_columns  # noqa: PLC0415
 
@@ -123,7 +121,6 @@ def typed_keys(table: IcebergTable, columns: Sequence[str], keys: list[list[str]
 
 
 def delta_keys(table: DeltaTable, columns: Sequence[str], keys: list[list[str]]) -> pa.Table:
-    """Return keys as an Arrow table with the types of the columns of a Delta table."""
     from delvec.delta.schema.types import arrow_type  # noqa: PLC0415
 
     found = [table.schema.field(name) for name in columns]
@@ -170,7 +167,6 @@ def _key_table(columns: Sequence[tuple[str, str, pa.DataType]], keys: list[list[
 
 
 def _arrow_type(kind: str) -> pa.DataType:
-    """Return what one of Iceberg's types is on the command line."""
     import pyarrow as pa  # noqa: PLC0415
 
     from delvec.spark.input.key_values import arrow_type  # noqa: PLC0415

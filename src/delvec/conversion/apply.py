@@ -110,7 +110,6 @@ def staged_properties(
 
 
 def published_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
-    """Return the properties to set when snapshots are published."""
     mapping = _name_mapping(planned, source, target)
     version = str(source.version)
     return {target_layout.SOURCE_VERSION: version, NAME_MAPPING: json.dumps(mapping)}
@@ -360,7 +359,10 @@ def apply_steps(
                 uncommitted,
                 str(uuid4()),
             )
-            written = write_steps(planned.steps, _first_schema(planned, target), destination)
+            schema: Mapping[str, Any] = planned.steps[0].schema.to_json()
+            if target.table is not None:
+                schema = target.table.metadata.schema
+            written = write_steps(planned.steps, schema, destination)
         with phase("stage"):
             properties = staged_properties(planned, source, target, zone)
             staged = _stage(table, written.snapshots, properties, spec_id, uncommitted)
@@ -416,12 +418,6 @@ def _abandoned_on(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
             # The first error says more, and nobody reads the branch.
             _LOG.warning("%s keeps the branch %s: %s", staged.table.name, staged.branch, failure)
         raise
-
-
-def _first_schema(planned: Planned, target: Target) -> Mapping[str, Any]:
-    if target.table is None:
-        return planned.steps[0].schema.to_json()
-    return target.table.metadata.schema
 
 
 def _new_table(planned: Planned, options: ConversionOptions, format_version: int) -> NewTable:

@@ -79,7 +79,13 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     after = table
     if expiry:
         after = remove(table, expiry.snapshot_ids, expiry.refs, dry_run=True)
-    free = _unreferenced(found.files, table, after)
+    names = found.files["name"].combine_chunks()
+    held = referenced_names(after, names)
+    free = found.files.filter(pc.invert(pc.is_in(names, value_set=held)))
+    names = free["name"].combine_chunks()
+    known = names.slice(0, 0) if after is table else referenced_names(table, names)
+    reason = pc.if_else(pc.is_in(names, value_set=known), EXPIRED, ORPHAN)
+    free = free.append_column("reason", reason)
     is_orphan = pc.equal(free["reason"], ORPHAN)
     is_old = pc.less(free["modified_ms"], retention.orphans_before_ms)
     removed = free.filter(pc.or_(is_old, pc.invert(is_orphan)))
@@ -169,17 +175,6 @@ def _require_target(table: LoadedTable) -> None:
                 f"{name} is at {metadata.location}, which overlaps with its source {source}",
                 hint="nothing was changed: files of the two cannot be told from each other",
             )
-
-
-def _unreferenced(files: pa.Table, table: LoadedTable, after: LoadedTable) -> pa.Table:
-    """Return the files that no remaining snapshot refers to, with the reason."""
-    names = files["name"].combine_chunks()
-    held = referenced_names(after, names)
-    free = files.filter(pc.invert(pc.is_in(names, value_set=held)))
-    names = free["name"].combine_chunks()
-    known = names.slice(0, 0) if after is table else referenced_names(table, names)
-    reason = pc.if_else(pc.is_in(names, value_set=known), EXPIRED, ORPHAN)
-    return free.append_column("reason", reason)
 
 
 @documented(eq=False)
@@ -345,7 +340,6 @@ def clean_target(
 def retention_of(
     older_than: object, retain_last: object, orphan_age: object, time_zone: str = "UTC"
 ) -> Retention:
-    """Validate the arguments of `clean_target`."""
     now = int(time.time() * 1000)
     limit: int | None = None
     if isinstance(older_than, datetime):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,6 @@ from delvec.report.hints import argument, format_hint
 from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path
 from delvec.storage.uncommitted import UncommittedFiles
-
-_PUFFIN_FOLDER: Final = "data"
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ def _store(files: FileSet, paths: pa.Array, destination: Destination) -> StoredV
         return write_position_deletes(files, paths, source, target, options.folder, uncommitted)
     if options.vectors == "reference":
         return reference(files, source)
-    return repack(files, paths, source, target, _PUFFIN_FOLDER, uncommitted)
+    return repack(files, paths, source, target, "data", uncommitted)
 
 
 def _keys_by_path(step: PlannedStep, stored: StoredVectors) -> dict[str, str]:

@@ -77,14 +77,6 @@ def table_columns(batch: pa.RecordBatch, target: Target) -> list[pa.Array]:
     return columns
 
 
-def file_fields(target: Target) -> list[pa.Field]:
-    """Return the columns that files hold, with physical names, and ids under column mapping."""
-    metadata = target.state.metadata
-    partitions = {field.name for field in metadata.partition_fields}
-    stored = [field for field in metadata.schema.fields if field.name not in partitions]
-    return [_physical_field(field, with_ids=metadata.mapping_mode != "none") for field in stored]
-
-
 def to_physical(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array under other names of nested fields; nothing is copied but for slices."""
     if array.type == kind or not pa.types.is_nested(kind):
@@ -188,7 +180,13 @@ class _Writer:
     def __init__(self, target: Target, uncommitted: UncommittedFiles) -> None:
         self._target, self._uncommitted = target, uncommitted
         metadata = target.state.metadata
-        self._fields = file_fields(target)
+        partitions = {field.name for field in metadata.partition_fields}
+        # Under column mapping they have physical names, and ids.
+        self._fields = [
+            _physical_field(field, with_ids=metadata.mapping_mode != "none")
+            for field in metadata.schema.fields
+            if field.name not in partitions
+        ]
         self._partitions = metadata.partition_fields
         names = metadata.schema.names
         self._places = [names.index(field.name) for field in self._partitions]

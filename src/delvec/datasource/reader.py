@@ -76,7 +76,6 @@ class TableReader(DataSourceReader):
         """Yield the rows of one task, under the names of the table."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the table among tasks."""
         if self.snapshot is None:
             raise AssertionError("the read is planned before it is pickled")
         try:
@@ -87,7 +86,6 @@ class TableReader(DataSourceReader):
             raise DelvecError(error.describe(), hint=error.hint) from error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, TablePartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         self.storage = fenced_in_task(self.storage)
@@ -131,7 +129,14 @@ def piece_rows(storage: Storage, scan: Scan, piece: StreamPiece) -> Iterator[pa.
         rows = Bitmap.from_ranges([0], [row_count(place, key, file.size)])
         vector = rows - (vector or Bitmap())
     if piece.keep == "recorded":
-        scan = _with_change_type(scan)
+        # The column has no id under column mapping.
+        field = Field(CHANGE_TYPE, PrimitiveType("string"))
+        scan = replace(
+            scan,
+            schema=StructType((*scan.schema.fields, field)),
+            columns=None if scan.columns is None else (*scan.columns, CHANGE_TYPE),
+            mapping_mode="none" if scan.mapping_mode == "none" else "name",
+        )
     for batch in read_file(storage, file, scan, vector=vector, row_groups=piece.piece.row_groups):
         yield batch if piece.constants is None else _with_constants(batch, piece.constants)
 
@@ -235,17 +240,6 @@ def _runs(file: DataFile, sizes: Sequence[int], limit: int) -> Iterator[Piece]:
         held += size
     if start < len(sizes):
         yield Piece(file, tuple(range(start, len(sizes))), held)
-
-
-def _with_change_type(scan: Scan) -> Scan:
-    """Return the scan of change data files, where the column has no id under column mapping."""
-    field = Field(CHANGE_TYPE, PrimitiveType("string"))
-    return replace(
-        scan,
-        schema=StructType((*scan.schema.fields, field)),
-        columns=None if scan.columns is None else (*scan.columns, CHANGE_TYPE),
-        mapping_mode="none" if scan.mapping_mode == "none" else "name",
-    )
 
 
 def _with_constants(batch: pa.RecordBatch, constants: Constants) -> pa.RecordBatch:

@@ -57,7 +57,6 @@ def require_still_there(snapshot: Snapshot, version: int) -> None:
 def read_commits(
     snapshot: Snapshot, first: int, last: int, *, follows: bool
 ) -> list[tuple[int, JsonActions]]:
-    """Read the commits of versions, both ends included."""
     storage, versions = snapshot.storage, range(first, last + 1)
     try:
         if len(versions) > _UNLISTED:  # a forged checkpoint may claim any version

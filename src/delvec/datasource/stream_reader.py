@@ -46,7 +46,6 @@ _WINDOW: Final = 500  # commits that are in memory at once
 _DEFAULT_FILES: Final = 1000
 _MAX_VERSIONS: Final = 1000  # of a batch: commits without files count for nothing else
 _FIRST_WINDOW: Final = 16  # commits that are read at first: their files may be more than a batch
-_ALL: Final = "ReadAllAvailable"
 
 
 @dataclass(frozen=True)
@@ -193,23 +192,19 @@ class StreamReader(DataSourceStreamReader):
         return Offset(newest, table, since)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan a batch."""
         begin, stop = Offset.from_json(start), Offset.from_json(end)
         for offset in (begin, stop):
             stream_batch.require_same_table(self.snapshot, offset.table)
-        self._require_ahead(begin, stop)
+        # With `availableNow` the end was chosen without the beginning, and may be before it.
+        last = self._last
+        for newest in (stop, stop if last is None or last == INITIAL else last):
+            if (newest.version, newest.files) < (begin.version, begin.files):
+                raise gone(self.snapshot.storage, newest.version, begin)
         if self._last is None or self._last == INITIAL or begin == stop:
             # After a restart Spark tells how far the stream was by an empty batch.
             self._last = stop
         read = (self.snapshot.storage, self.scan, self.columns, self.names, self.zoned)
         return [StreamPartition(*read, pieces) for pieces in self._tasks(begin, stop)]
-
-    def _require_ahead(self, begin: Offset, stop: Offset) -> None:
-        """Refuse to go backwards: with `availableNow` the end was chosen without the beginning."""
-        last = self._last
-        for newest in (stop, stop if last is None or last == INITIAL else last):
-            if (newest.version, newest.files) < (begin.version, begin.files):
-                raise gone(self.snapshot.storage, newest.version, begin)
 
     def _tasks(self, begin: Offset, stop: Offset) -> list[list[StreamPiece]]:
         start = begin if begin != INITIAL else beginning(stop)
@@ -286,7 +281,6 @@ class StreamReader(DataSourceStreamReader):
             start, size, refused = end + 1, 2 * size, None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, StreamPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         storage = fenced_in_task(partition.storage)
@@ -327,7 +321,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
             end = Offset(last, table)
         else:
             return start
-        if type(limit).__name__ != _ALL:
+        if type(limit).__name__ != "ReadAllAvailable":
             end = self._limited(beginning(end) if begin == INITIAL else begin, end)
         self._last = end
         return end.to_json()

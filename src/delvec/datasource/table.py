@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from delvec.datasource import reader as datasource_reader
 from delvec.datasource.options import (
     HAS_LIMITS,
     ReadOptions,
@@ -20,14 +21,6 @@ from delvec.datasource.options import (
     parse_json_filters,
     require_batch,
     require_stream,
-)
-from delvec.datasource.reader import (
-    MAX_SPLIT_BYTES,
-    ZONE_HINT,
-    RowsReader,
-    TableReader,
-    lacks_zone,
-    pack,
 )
 from delvec.datasource.stream_reader import LimitedStreamReader, StreamReader
 from delvec.delta.log.file_set import DataFile, FileSet
@@ -84,7 +77,7 @@ _POSITION_BYTES: Final = 16  # the weight of a deleted row when positions are di
 
 
 @dataclass(eq=False, repr=False)
-class ViewReader(TableReader):
+class ViewReader(datasource_reader.TableReader):
     """Reads a view; tasks read the log themselves, so that nothing large is pickled."""
 
     version: int
@@ -93,8 +86,8 @@ class ViewReader(TableReader):
         if self.options.view != "positions":
             return []  # one task lists it
         chosen = snapshot.files.data_files(np.flatnonzero(snapshot.files.has_vector))
-        limit = (self.options.split_bytes or MAX_SPLIT_BYTES) // _POSITION_BYTES
-        return pack(chosen, lambda file: file.descriptor.cardinality, limit)  # type: ignore[union-attr]
+        limit = (self.options.split_bytes or datasource_reader.MAX_SPLIT_BYTES) // _POSITION_BYTES
+        return datasource_reader.pack(chosen, lambda file: file.descriptor.cardinality, limit)  # type: ignore[union-attr]
 
     def _batches(self, items: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
         view = self.options.view
@@ -213,9 +206,9 @@ class Opened:
             raise InvalidArgumentError(
                 f"a partition column of {self.snapshot.table} has timestamps without a zone, and"
                 " the session's is not known where filters choose files",
-                hint=ZONE_HINT,
+                hint=datasource_reader.ZONE_HINT,
             )
-        return RowsReader(*read, scan, needs_zone)
+        return datasource_reader.RowsReader(*read, scan, needs_zone)
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         require_stream(self.options)
@@ -300,7 +293,7 @@ class Opened:
     def _has_open_zones(self, scan: Scan) -> bool:
         """Return whether partition values name no zone; Spark reads them in the session's."""
         return any(
-            lacks_zone(value)
+            datasource_reader.lacks_zone(value)
             for field in self._partition_times(scan)
             for value in self.snapshot.files.partition_strings(field.physical_name)
             .unique()

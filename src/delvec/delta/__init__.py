@@ -10,5 +10,3 @@ The sub-packages, each importing only those above it:
 - `alter`, `vacuum`, `maintain`, `check`, `traces`: commands that need no row by Spark
 - `table`: `DeltaTable`, the public class; it calls `delvec.spark` for rows
 """
-
-from __future__ import annotations

@@ -9,5 +9,3 @@
 
 Knows no table format: `delta/maintain/inspect` and `iceberg/table/inspection` gather the numbers.
 """
-
-from __future__ import annotations

@@ -53,7 +53,6 @@ def _committed(report: InspectReport) -> str:
 
 
 def rows_deleted(report: InspectReport) -> str:
-    """Return how many rows are deleted, with their share if it is known."""
     deleted = report.vectors.rows
     if report.rows is None:
         return f"{deleted:,} deleted"

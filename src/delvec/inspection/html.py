@@ -117,7 +117,6 @@ def _overview(report: InspectReport) -> Iterator[str]:
 
 
 def _whole(report: InspectReport) -> Iterator[str]:
-    """Yield one bar of all rows."""
     if not report.rows:
         return
     deleted = report.vectors.rows
@@ -345,7 +344,6 @@ def _row(label: str, drawn: str, figure: str, attributes: str = "") -> str:
 
 
 def _bar_table(first: str, second: str, third: str, rows: Iterable[str]) -> str:
-    """Return a table whose second column is a bar."""
     return (
         f'<table class="bars"><thead><tr><th scope="col">{first}</th>'
         f'<th scope="col">{second}</th><th scope="col" class="number">{third}</th></tr></thead>'

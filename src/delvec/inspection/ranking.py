@@ -39,7 +39,6 @@ class FileColumns:
 
 
 def ranked_files(files: FileColumns) -> Ranking:
-    """Return the files with the most deleted rows, and the sum of the others."""
     one_each = np.ones(len(files.paths), dtype=np.int64)
     return _ranked(files, one_each, lambda order: files.paths.take(order).to_pylist())
 

@@ -16,20 +16,8 @@ from textwrap import wrap
 from typing import Any, Final, Literal
 
 from delvec.errors import InvalidArgumentError
+from delvec.inspection import figures
 from delvec.inspection.facts import facts, headline
-from delvec.inspection.figures import (
-    Advice,
-    EqualityFigures,
-    Freed,
-    LogFigures,
-    Moment,
-    PositionFigures,
-    Ranking,
-    Share,
-    SizeClass,
-    SmallFiles,
-    VectorFigures,
-)
 from delvec.inspection.html import fragment, page
 from delvec.report.format import UNIT_GAP, bar, escape_controls, format_count, percent, shortened
 from delvec.report.rendering import Line, Rendered, doc, documented, required
@@ -79,19 +67,27 @@ class InspectReport(Rendered):
         "Their rows, with deleted ones; None if the log lacks those of a file.", 0
     )
     live_rows: int | None = doc("The rows that are left; None if only reading tells.", 0)
-    vectors: VectorFigures = doc("The deletion vectors.", VectorFigures)
-    positions: PositionFigures = doc("The position delete files of Iceberg.", PositionFigures)
-    equality: EqualityFigures = doc("The equality deletes of Iceberg.", EqualityFigures)
-    most_deleted: Ranking = doc("The files with the most deleted rows.", Ranking)
-    partitions: Ranking = doc(
-        "The partitions with the most deleted rows, if there are any.", Ranking
+    vectors: figures.VectorFigures = doc("The deletion vectors.", figures.VectorFigures)
+    positions: figures.PositionFigures = doc(
+        "The position delete files of Iceberg.", figures.PositionFigures
     )
-    sizes: tuple[SizeClass, ...] = doc("The data files by size.", ())
-    small_files: SmallFiles = doc("Small files, and what compacting them would do.", SmallFiles)
-    log: LogFigures = doc("What opening the table reads.", LogFigures)
-    moments: tuple[Moment, ...] = doc("The state after each newest commit, oldest first.", ())
-    freed: Freed = doc("Bytes that maintenance would free.", Freed)
-    advice: tuple[Advice, ...] = doc("What to run next, in order.", ())
+    equality: figures.EqualityFigures = doc(
+        "The equality deletes of Iceberg.", figures.EqualityFigures
+    )
+    most_deleted: figures.Ranking = doc("The files with the most deleted rows.", figures.Ranking)
+    partitions: figures.Ranking = doc(
+        "The partitions with the most deleted rows, if there are any.", figures.Ranking
+    )
+    sizes: tuple[figures.SizeClass, ...] = doc("The data files by size.", ())
+    small_files: figures.SmallFiles = doc(
+        "Small files, and what compacting them would do.", figures.SmallFiles
+    )
+    log: figures.LogFigures = doc("What opening the table reads.", figures.LogFigures)
+    moments: tuple[figures.Moment, ...] = doc(
+        "The state after each newest commit, oldest first.", ()
+    )
+    freed: figures.Freed = doc("Bytes that maintenance would free.", figures.Freed)
+    advice: tuple[figures.Advice, ...] = doc("What to run next, in order.", ())
     notes: tuple[str, ...] = doc("What else is to be known, in sentences.", ())
     phases: Mapping[str, float] = doc("Seconds by phase.", dict)
 
@@ -152,7 +148,7 @@ class InspectReport(Rendered):
         return fragment(self)
 
 
-def _bars(what: str, ranking: Ranking, most: int, noun: str, room: int) -> Iterator[Line]:
+def _bars(what: str, ranking: figures.Ranking, most: int, noun: str, room: int) -> Iterator[Line]:
     shown = [each for each in ranking.shown if each.deleted][:most]
     if not shown:
         return
@@ -178,13 +174,13 @@ def _bars(what: str, ranking: Ranking, most: int, noun: str, room: int) -> Itera
         yield f"  … and {format_count(more, noun)} {rest}", "dim"
 
 
-def _number(share: Share) -> str:
+def _number(share: figures.Share) -> str:
     if share.rows is None:
         return f"{share.deleted:,} of an unknown number"
     return f"{percent(share.deleted, share.rows):>7}  {share.deleted:,}"
 
 
-def _advice(advice: Sequence[Advice], room: int) -> Iterator[Line]:
+def _advice(advice: Sequence[figures.Advice], room: int) -> Iterator[Line]:
     yield "", ""
     if not advice:
         yield "What to run next", "bold"
@@ -198,7 +194,7 @@ def _advice(advice: Sequence[Advice], room: int) -> Iterator[Line]:
             yield f"     {line}", "cyan"
 
 
-def _runnable(advice: Advice, room: int) -> Iterator[str]:
+def _runnable(advice: figures.Advice, room: int) -> Iterator[str]:
     """Yield a call, or the lines of a command: each but the last ends with a backslash."""
     line = ""
     for part in _PART.findall(escape_controls(advice.command)) or [escape_controls(advice.call)]:

@@ -3,5 +3,3 @@
 For changes that Arrow and Spark cannot make. No I/O: functions take bytes, or a function
 `read(start, length)`.
 """
-
-from __future__ import annotations

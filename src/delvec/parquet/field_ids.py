@@ -85,7 +85,6 @@ def encrypted(path: str) -> UnsupportedFeatureError:
 
 
 def read_schema(footer: bytes, path: str) -> FileSchema:
-    """Return the schema at the beginning of a footer."""
     broken = FormatError(
         "a data file has a damaged footer", path=path, expected="a Parquet schema in it"
     )

@@ -44,7 +44,6 @@ class Compact:
             yield number, kind
 
     def list_header(self) -> tuple[int, int]:
-        """Return type and number of the elements of a list."""
         kind, count, self.at = list_at(self.data, self.at)
         return kind, count
 

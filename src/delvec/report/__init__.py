@@ -8,5 +8,3 @@
 
 Imports no other package of delvec.
 """
-
-from __future__ import annotations

@@ -42,7 +42,6 @@ class Findings:
         self.clear()
 
     def add(self, finding: Finding) -> None:
-        """Add a finding."""
         self.counts[finding.severity] += 1
         if self.counts[finding.severity] <= _KEPT:
             self._kept[finding.severity].append(finding)
@@ -98,7 +97,6 @@ class CheckedReport(Rendered):
         return named_files(self.outside, self.outside_files) if self.outside_files else ""
 
     def _verdict(self) -> str:
-        """Return how many errors and warnings there are, in words."""
         counts = {"error": self.errors, "warning": self.warnings}
         return format_counts(counts) or "nothing is wrong"
 

@@ -45,7 +45,6 @@ class Expression:
 
 
 def read(spark: SparkSession, expression: Any) -> Expression:  # noqa: ANN401
-    """Return an expression of the JVM as a tree."""
     return _node(*pickle.loads(_reader(spark).read(expression)))  # noqa: S301 - from our own JVM
 
 
@@ -81,7 +80,6 @@ def name_of(spark: SparkSession, parts: Sequence[str]) -> Any:  # noqa: ANN401
 
 
 def column_of(spark: SparkSession, expression: Any) -> Column:  # noqa: ANN401
-    """Return an expression of the JVM as a column."""
     utils = jvm.java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
     found: Any = ClassicColumn(utils.column(expression))
     return found  # type: ignore[no-any-return]

@@ -42,7 +42,6 @@ class SparkEngine:
             yield
 
     def described(self, what: str) -> AbstractContextManager[None]:
-        """Set the description of the block's jobs."""
         return describe_jobs(self.spark, what)
 
 

@@ -137,7 +137,6 @@ def column(spark: SparkSession, text: str) -> Column:
 
 
 def project(rows: DataFrame, *texts: str) -> DataFrame:
-    """Return some expressions of rows, as `selectExpr`; in a few calls, however many they are."""
     spark = rows.sparkSession
     chosen = _parser(spark).parsePlan(f"SELECT {', '.join(texts)}").projectList()
     below: Any = rows._jdf  # noqa: SLF001

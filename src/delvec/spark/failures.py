@@ -21,14 +21,7 @@ from pyspark import errors as of_spark
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, functions
 
-from delvec.errors import (
-    ConstraintError,
-    DelvecError,
-    EngineError,
-    InvalidArgumentError,
-    ObjectNotFoundError,
-    StorageError,
-)
+from delvec import errors
 from delvec.identifiers import QUOTED, quote_if_needed, unquote
 
 _PREFIX: Final = "delvec-violation:"
@@ -111,14 +104,14 @@ def translate_errors(table: str) -> Iterator[None]:
     try:
         with quiet():
             yield
-    except DelvecError:
+    except errors.DelvecError:
         raise
     except (of_spark.PySparkException, Py4JError) as error:
         if _is_interrupt(error, outside):
             raise KeyboardInterrupt from error
         raise _translated(error, str(error), table) from error
     except ConnectionError as error:
-        raise EngineError(
+        raise errors.EngineError(
             f"Spark's JVM cannot be reached any more: {error} (table {table})",
             hint="begin a new session; what was committed before stays",
         ) from error
@@ -150,10 +143,10 @@ def quiet() -> Iterator[None]:
         inside.depth -= 1
 
 
-def jvm_has_ended() -> EngineError:
+def jvm_has_ended() -> errors.EngineError:
     """Return the error of a service that cannot reach the JVM of its session any more."""
     hint = "did it get a signal, too? Under systemd set KillMode=mixed"
-    return EngineError("the JVM of this session has ended", hint=hint)
+    return errors.EngineError("the JVM of this session has ended", hint=hint)
 
 
 def _raised(facts: Mapping[str, str], values: Mapping[str, Column]) -> Column:
@@ -204,29 +197,29 @@ def _is_interrupt(error: BaseException | None, outside: BaseException | None) ->
     return False
 
 
-def _translated(error: Exception, message: str, table: str) -> DelvecError:
+def _translated(error: Exception, message: str, table: str) -> errors.DelvecError:
     if (violated := _violation_error(message, table)) is not None:
         return violated
     cause = _cause(message) or type(error).__name__
     if isinstance(error, of_spark.ParseException) and (shown := _SQL.search(message)):
-        return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
+        return errors.InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
     if isinstance(error, _ARGUMENTS):
         known = _no_column(cause, table) or _no_path(cause)
-        return known or InvalidArgumentError(f"{cause} (table {table})")
+        return known or errors.InvalidArgumentError(f"{cause} (table {table})")
     for substring, hint in _STORAGE:
         if substring in message:
-            return StorageError(
+            return errors.StorageError(
                 f"{_line_with(message, substring)} (table {table})", uri=table, hint=hint
             )
     condition = _CONDITION.search(cause)
     if condition and condition[1] in _VALUE_CONDITIONS:
-        return InvalidArgumentError(f"{cause} (table {table})")
+        return errors.InvalidArgumentError(f"{cause} (table {table})")
     return _engine_error(cause, message, table)
 
 
-def _engine_error(cause: str, message: str, table: str) -> EngineError:
+def _engine_error(cause: str, message: str, table: str) -> errors.EngineError:
     if _LOST in message:
-        return EngineError(
+        return errors.EngineError(
             "rows that executors held for the operation were lost with one of them, and nothing was"
             f" changed (table {table})",
             retryable=True,
@@ -234,27 +227,26 @@ def _engine_error(cause: str, message: str, table: str) -> EngineError:
             " staged rows outlive executors",
         )
     hint_line = _HINT.search(message)
-    return EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
+    return errors.EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
 
 
-def _no_column(cause: str, table: str) -> InvalidArgumentError | None:
-    """Return the error for a column that there is not, with the near names that Spark knows."""
+def _no_column(cause: str, table: str) -> errors.InvalidArgumentError | None:
     found = _NO_COLUMN.match(cause)
     if found is None:
         return None
     written = _unquoted(found[1])
     names = [_unquoted(each) for each in (found[2] or "").split(", ") if each]
     near = get_close_matches(written, names, 2) or names
-    return InvalidArgumentError(
+    return errors.InvalidArgumentError(
         f"there is no column {written} (table {table})",
         hint=f"did you mean {' or '.join(near)}?" if near else None,
     )
 
 
-def _no_path(cause: str) -> ObjectNotFoundError | None:
+def _no_path(cause: str) -> errors.ObjectNotFoundError | None:
     """Return the error for a file or folder that is to be read, and is not there."""
     found = _NO_PATH.match(cause)
-    return found and ObjectNotFoundError(f"{found[1]} does not exist", uri=found[1])
+    return found and errors.ObjectNotFoundError(f"{found[1]} does not exist", uri=found[1])
 
 
 def _unquoted(name: str) -> str:
@@ -262,7 +254,7 @@ def _unquoted(name: str) -> str:
     return ".".join(quote_if_needed(unquote(part)) for part in _QUOTED_PART.findall(name)) or name
 
 
-def _violation_error(message: str, table: str) -> DelvecError | None:
+def _violation_error(message: str, table: str) -> errors.DelvecError | None:
     """Return what a job reported of a row, wherever that is in the message of a failure."""
     found = _VIOLATION.search(message)
     if found is None:
@@ -276,8 +268,8 @@ def _violation_error(message: str, table: str) -> DelvecError | None:
     shown = f", found a row with {row}" if row else ""
     text = f"{facts.get('message', '')}{shown}; nothing was written to {table}"
     if "constraint" in facts:
-        return ConstraintError(text, constraint=facts["constraint"], table=table)
-    return InvalidArgumentError(text)
+        return errors.ConstraintError(text, constraint=facts["constraint"], table=table)
+    return errors.InvalidArgumentError(text)
 
 
 def _cause(message: str) -> str:

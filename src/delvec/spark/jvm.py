@@ -92,7 +92,6 @@ def activate(spark: SparkSession) -> None:
 
 
 def class_exists(name: str) -> bool:
-    """Whether the running JVM can load a class, including those of added packages."""
     return jar_of(name) is not None
 
 
@@ -221,7 +220,6 @@ def _tell_token(spark: SparkSession, token: str) -> None:
 
 
 def java_type(spark: SparkSession, kind: types.DataType) -> Any:  # noqa: ANN401
-    """Return a type of PySpark in Java."""
     return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json())
 
 
@@ -281,10 +279,7 @@ def frame_of(spark: SparkSession, plan: Any, session: Any = None) -> DataFrame: 
 
 
 def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> Any:  # noqa: ANN401
-    """Return a copy of the session, in Java, with other settings.
-
-    The session itself keeps its own, whatever its other threads are doing.
-    """
+    """Return a copy of the session, in Java, with other settings."""
     copy = session_of(spark).cloneSession()
     for key, value in settings.items():
         copy.conf().set(key, value)

@@ -20,16 +20,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from delvec.errors import (
-    DelvecError,
-    FormatError,
-    InvalidArgumentError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StorageError,
-    TruncatedError,
-    UnsupportedFeatureError,
-)
+from delvec import errors
 from delvec.report.hints import argument, format_hint
 
 _DENIED_HINT = format_hint(
@@ -95,10 +86,10 @@ def locate(uri: str) -> Location:
     scheme, place, path = match[1].lower(), match[2] or "", match[3] or ""
     if scheme == "file":
         if place not in ("", "localhost"):
-            raise InvalidArgumentError(f"{uri!r} names another host: {place!r}")
+            raise errors.InvalidArgumentError(f"{uri!r} names another host: {place!r}")
         return _local_location(os.fsdecode(unquote_to_bytes(os.fsencode(path))))
     if scheme not in (*S3_SCHEMES, *_AZURE_SCHEMES, "gs"):
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"delvec does not support the scheme {scheme!r} of {uri!r}",
             feature=scheme,
             hint="use a path, or a URI with file, s3, s3a, s3n, gs, abfss, abfs or az",
@@ -107,7 +98,7 @@ def locate(uri: str) -> Location:
     account = rf"(@{name})?" if scheme in _AZURE_SCHEMES else ""
     if not re.fullmatch(name + account, place):
         # Without the URI, which may contain a secret key by mistake.
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"a {scheme} URI must name a bucket or container after its //",
             hint=format_hint(
                 "write s3://bucket/path or abfss://container@account.dfs.core.windows.net/path;"
@@ -127,9 +118,11 @@ def locate_decoded(path: str) -> Location:
             return locate(path)
         host, _, path = rest.partition("/")
         if host not in ("", "localhost"):
-            raise FormatError("the table names a file on another host", found=repr(host)[:200])
+            raise errors.FormatError(
+                "the table names a file on another host", found=repr(host)[:200]
+            )
     if not {".", ".."}.isdisjoint(path.split("/")):
-        raise FormatError("the table names a file by `.` or `..`", found=repr(path)[:200])
+        raise errors.FormatError("the table names a file by `.` or `..`", found=repr(path)[:200])
     return _local_location("/" + path.lstrip("/"))
 
 
@@ -147,7 +140,7 @@ def checked_key(key: str) -> str:
     """Return a key; reject it if it could leave the root or is ambiguous between stores."""
     if {"", ".", ".."}.isdisjoint(key.split("/")) and not {"\0", "\\"} & set(key):
         return key
-    raise InvalidArgumentError(
+    raise errors.InvalidArgumentError(
         f"{key!r} cannot be a key: it must be a relative path without empty, '.' and '..' parts, "
         "backslashes and NULs",
         hint="if it comes from a table's metadata, that metadata is damaged or hostile",
@@ -207,26 +200,26 @@ def translate_errors(uri: str) -> Iterator[None]:
     """Turn errors of the operating system and of obstore into errors of delvec."""
     try:
         yield
-    except DelvecError:
+    except errors.DelvecError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
         code = _CODE.search(str(error))
-        absence: StorageError = ObjectNotFoundError(f"{uri} does not exist", uri=uri)
+        absence: errors.StorageError = errors.ObjectNotFoundError(f"{uri} does not exist", uri=uri)
         if code is not None and code[1] not in ("NoSuchKey", "BlobNotFound", "PathNotFound"):
             # A 404 may also mean the bucket or, with versitygw, the user: then it is not "absent".
-            absence = StorageError(f"{uri}: {cause_of(error)}", uri=uri, hint=_DENIED_HINT)
+            absence = errors.StorageError(f"{uri}: {cause_of(error)}", uri=uri, hint=_DENIED_HINT)
         raise absence from _of_the_system(error)
     except (FileExistsError, AlreadyExistsError) as error:
-        raise ObjectExistsError(f"{uri} exists already", uri=uri) from _of_the_system(error)
+        raise errors.ObjectExistsError(f"{uri} exists already", uri=uri) from _of_the_system(error)
     except ValueError as error:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{uri!r} is not a valid name of an object: {cause_of(error)}"
         ) from error
     except (OSError, BaseError) as error:
         cause = cause_of(error)
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
-            raise ObjectNotFoundError(f"{uri} leads to no file: {cause}", uri=uri) from error
-        told = StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause))
+            raise errors.ObjectNotFoundError(f"{uri} leads to no file: {cause}", uri=uri) from error
+        told = errors.StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause))
         raise told from _of_the_system(error)
 
 
@@ -243,9 +236,9 @@ def cause_of(error: Exception) -> str:
     return f"{text} ({code[1]})" if code else text
 
 
-def truncated(uri: str, span: tuple[int, int], size: int) -> TruncatedError:
+def truncated(uri: str, span: tuple[int, int], size: int) -> errors.TruncatedError:
     """Return the error for a (start, end) span that ends beyond a file of that size."""
-    return TruncatedError(
+    return errors.TruncatedError(
         "the file ends before the requested bytes",
         path=uri,
         offset=span[0],
@@ -279,5 +272,5 @@ def _hint(error: Exception, cause: str) -> str | None:
 
 def _local_location(path: str) -> Location:
     if not path or "\0" in path:
-        raise InvalidArgumentError(f"{path!r} is not a path")
+        raise errors.InvalidArgumentError(f"{path!r} is not a path")
     return Location("file", "", os.path.abspath(path))  # noqa: PTH100 - Path keeps the `..`

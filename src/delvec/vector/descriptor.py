@@ -29,14 +29,8 @@ from uuid import UUID
 import numpy as np
 
 from delvec.errors import FormatError, InvalidArgumentError, add_location
+from delvec.vector import frame as vector_frame
 from delvec.vector.bitmap import Bitmap
-from delvec.vector.frame import (
-    FRAME_OVERHEAD,
-    decode_frame,
-    decode_payload,
-    encode_frame,
-    frame_payload,
-)
 
 StorageType = Literal["u", "p", "i"]
 _UUID_CHARACTERS: Final = 20
@@ -178,7 +172,7 @@ class Descriptor:
         file is at 1, which delta-rs assumes, and which must be meant.
         """
         start = _FIRST_OFFSET if self.offset is None else self.offset
-        return start, self.size_in_bytes + FRAME_OVERHEAD
+        return start, self.size_in_bytes + vector_frame.FRAME_OVERHEAD
 
     def decode(self, frame: bytes | memoryview | None = None) -> Bitmap:
         """Return the decoded vector, checked against the descriptor.
@@ -194,7 +188,9 @@ class Descriptor:
         if self.storage_type == "i":
             with add_location(_INLINE):
                 payload = self.inline_payload()
-                return decode_payload(payload, cardinality=self.cardinality, allow_native=True)
+                return vector_frame.decode_payload(
+                    payload, cardinality=self.cardinality, allow_native=True
+                )
         start, length = self.file_range
         if frame is None:
             raise InvalidArgumentError(
@@ -209,7 +205,7 @@ class Descriptor:
                 found=f"{len(frame)} bytes",
             )
         try:
-            return decode_frame(frame, cardinality=self.cardinality, allow_native=True)
+            return vector_frame.decode_frame(frame, cardinality=self.cardinality, allow_native=True)
         except FormatError:
             # Only now: computing the path costs as much as decoding.
             with add_location(self.file_path, start):
@@ -222,9 +218,9 @@ class Descriptor:
     def inline_frame(self) -> bytes:
         """Return the frame of an inline vector, as a Puffin file stores it."""
         if self._is_empty:
-            return encode_frame(Bitmap())
+            return vector_frame.encode_frame(Bitmap())
         with add_location(_INLINE):
-            return frame_payload(self.inline_payload())
+            return vector_frame.frame_payload(self.inline_payload())
 
     @property
     def _is_empty(self) -> bool:

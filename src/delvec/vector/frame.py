@@ -19,15 +19,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from delvec.errors import (
-    ChecksumError,
-    InvalidArgumentError,
-    MagicError,
-    TruncatedError,
-    add_location,
-    require_bytes,
-    require_equal,
-)
+from delvec import errors
 from delvec.vector import portable
 from delvec.vector.bitmap import Bitmap
 
@@ -62,7 +54,7 @@ def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
     '00000024 d1d33964 01000000 00000000'
     """
     if magic == POSITIONS and bitmap.max is not None and bitmap.max > MAX_POSITION:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"row position {bitmap.max} is over {MAX_POSITION}, the largest that all engines read"
         )
     return _framed(magic, bitmap.to_bytes())
@@ -125,11 +117,11 @@ def decode_payload(
     view = memoryview(payload)
     found = _require_magic(view, magic, offset=offset, also=_NATIVE_MAGIC if allow_native else b"")
     body = view[_MAGIC_SIZE:]
-    with add_location(offset=offset + _MAGIC_SIZE):
+    with errors.add_location(offset=offset + _MAGIC_SIZE):
         bitmap = Bitmap.from_bytes(body if found == magic else _native_to_portable(body))
     if cardinality is not None:
         message = "wrong number of values in the bitmap"
-        require_equal(message, cardinality, bitmap.cardinality, offset)
+        errors.require_equal(message, cardinality, bitmap.cardinality, offset)
     return bitmap
 
 
@@ -138,7 +130,9 @@ def check_frame(data: bytes | memoryview) -> memoryview:
     payload, checksum = _split(memoryview(data))
     _require_checksum(checksum, crc32(payload))
     _require_magic(payload, POSITIONS, offset=_LENGTH.size)
-    require_bytes(len(payload), EMPTY_PAYLOAD, "vector without a bitmap", offset=_LENGTH.size)
+    errors.require_bytes(
+        len(payload), EMPTY_PAYLOAD, "vector without a bitmap", offset=_LENGTH.size
+    )
     return payload
 
 
@@ -155,7 +149,7 @@ def _framed(*parts: bytes | memoryview) -> bytes:
         size += len(part)
         checksum = crc32(part, checksum)
     if size > _MAX_PAYLOAD:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"a vector of {size} bytes is over {_MAX_PAYLOAD}, the most that a frame can hold"
         )
     return b"".join((_LENGTH.pack(size), *parts, _LENGTH.pack(checksum)))
@@ -163,10 +157,10 @@ def _framed(*parts: bytes | memoryview) -> bytes:
 
 def _split(view: memoryview) -> tuple[memoryview, int]:
     """Return the payload and its expected checksum."""
-    require_bytes(len(view), FRAME_OVERHEAD + _MAGIC_SIZE, "too short for a frame")
+    errors.require_bytes(len(view), FRAME_OVERHEAD + _MAGIC_SIZE, "too short for a frame")
     (size,) = _LENGTH.unpack_from(view, 0)
     message = "length field does not match the size of the vector"
-    require_equal(message, len(view) - FRAME_OVERHEAD, size, 0)
+    errors.require_equal(message, len(view) - FRAME_OVERHEAD, size, 0)
     (checksum,) = _LENGTH.unpack_from(view, len(view) - _LENGTH.size)
     return view[_LENGTH.size : -_LENGTH.size], checksum
 
@@ -192,7 +186,7 @@ def _checksum_verified(payload: memoryview, checksum: int) -> Iterator[None]:
 
 def _require_checksum(expected: int, found: int) -> None:
     if found != expected:
-        raise ChecksumError(
+        raise errors.ChecksumError(
             "checksum of the vector does not match",
             offset=0,
             expected=f"CRC {expected:08x}",
@@ -205,7 +199,7 @@ def _require_magic(view: memoryview, magic: bytes, *, offset: int, also: bytes =
     found = bytes(view[:_MAGIC_SIZE])
     if found in (magic, also) and len(found) == _MAGIC_SIZE:
         return found
-    raise MagicError(
+    raise errors.MagicError(
         "not a vector of this kind",
         offset=offset,
         expected=f"magic {magic.hex()}",
@@ -219,19 +213,21 @@ def _native_to_portable(body: memoryview) -> memoryview:
     4 bytes count, then per bitmap 4 bytes length and a 32-bit Roaring bitmap, all little-endian.
     """
     if len(body) < _U32.size:
-        raise TruncatedError("too short for a bitmap count", offset=0, expected=4, found=len(body))
+        raise errors.TruncatedError(
+            "too short for a bitmap count", offset=0, expected=4, found=len(body)
+        )
     (count,) = _U32.unpack_from(body, 0)
     portable.require_buckets(body, _U32.size, count)
     parts, position = [count.to_bytes(8, "little")], _U32.size
     for key in range(count):
         if position + _U32.size > len(body):
-            raise TruncatedError("input ends inside a bitmap length", offset=position)
+            raise errors.TruncatedError("input ends inside a bitmap length", offset=position)
         (length,) = _U32.unpack_from(body, position)
         start = position + _U32.size
         end = portable.roaring_end(body, start)
-        require_equal("wrong bitmap length", end - start, length, position)
+        errors.require_equal("wrong bitmap length", end - start, length, position)
         parts += [_U32.pack(key), bytes(body[start:end])]
         position = end
     message = "bytes after the last bitmap"
-    require_equal(message, f"{position} bytes", f"{len(body)} bytes", position)
+    errors.require_equal(message, f"{position} bytes", f"{len(body)} bytes", position)
     return memoryview(b"".join(parts))

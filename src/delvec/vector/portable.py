@@ -44,7 +44,12 @@ _MAX_CONTAINERS = 1 << 16
 
 def decode(data: memoryview) -> BitMap64:
     """Return the bitmap in `data`, which must contain nothing else."""
-    count = _read_count(data)
+    count: int = _unpack(_COUNT, data, 0, "bucket count")[0]
+    if count > _MAX_BUCKETS:
+        raise FormatError(
+            "impossible bucket count", offset=0, expected=f"at most {_MAX_BUCKETS}", found=count
+        )
+    require_buckets(data, _COUNT.size, count)
     try:
         bits = BitMap64.deserialize(cast("bytes", data))  # any buffer will do
     except ValueError as error:
@@ -113,16 +118,6 @@ def _is_all_of(bits: BitMap64, data: memoryview, count: int) -> bool:
     cookie_at = _COUNT.size + _U32.size
     without_runs = count == 1 and _U32.unpack_from(data, cookie_at)[0] == COOKIE_WITHOUT_RUNS
     return without_runs or bits.serialize() == data
-
-
-def _read_count(data: memoryview) -> int:
-    count: int = _unpack(_COUNT, data, 0, "bucket count")[0]
-    if count > _MAX_BUCKETS:
-        raise FormatError(
-            "impossible bucket count", offset=0, expected=f"at most {_MAX_BUCKETS}", found=count
-        )
-    require_buckets(data, _COUNT.size, count)
-    return count
 
 
 def require_buckets(data: memoryview, start: int, count: int) -> None:

@@ -129,7 +129,6 @@ def properties(
 
 
 def _add(tree: Tree, fields: Sequence[Mapping[str, Any]], partitions: Sequence[str] = ()) -> None:
-    """Add fields, and the fields of structs in them below."""
     for field in fields:
         required = "" if field.get("nullable", True) else " not null"
         more = ", partition column" if field["name"] in partitions else ""

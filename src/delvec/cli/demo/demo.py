@@ -45,11 +45,9 @@ class Tour:
         self._numbers: Iterator[int] = count(1)
 
     def path(self, name: str) -> str:
-        """Return where something of the demonstration is."""
         return f"{self.storage.root}/{name}"
 
     def begin(self, title: str, calls: Sequence[str] = ()) -> None:
-        """Begin a step: its title, and the calls that a user would type."""
         self.output.heading(f"{next(self._numbers)}. {title}")
         for call in calls:
             self.output.note(("... " if call.startswith(" ") else ">>> ", "dim"), (call, "cyan"))

@@ -158,7 +158,6 @@ def copy_pattern(location: str) -> tuple[str, str]:
 
 
 def field_ids(schema: TargetSchema) -> dict[tuple[str, ...], int]:
-    """Return the ids of all fields by their physical names."""
     return dict(ids_by_path(schema.name_mapping()))
 
 
@@ -243,12 +242,10 @@ class _Hadoop(NamedTuple):
         )
 
     def at(self, name: str) -> tuple[Any, Any]:
-        """Return the file system and the path of a name."""
         path = self.path(name)
         return path.getFileSystem(self.conf), path
 
     def footer(self, name: str) -> tuple[int, bytes]:
-        """Return the size and the footer of a file."""
         system, path = self.at(name)
         size = int(system.getFileStatus(path).getLen())
         with closing(system.open(path)) as stream:
@@ -266,7 +263,6 @@ class _Hadoop(NamedTuple):
             raise encrypted(name)
 
     def has(self, name: str, data: int, ending: bytes) -> bool:
-        """Tell whether a copy exists already."""
         system, path = self.at(name)
         if not system.exists(path):
             return False

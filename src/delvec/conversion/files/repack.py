@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from delvec import errors
 from delvec.conversion.files.vector_places import (
     SOURCE_ID,
     VectorPlaces,
@@ -26,13 +27,6 @@ from delvec.conversion.files.vector_places import (
 )
 from delvec.delta.log.file_set import DataFile, FileSet
 from delvec.delta.read.vectors import load_vectors
-from delvec.errors import (
-    FormatError,
-    ObjectNotFoundError,
-    TruncatedError,
-    UnsupportedFeatureError,
-    add_location,
-)
 from delvec.iceberg.deletes.positions import write_positions
 from delvec.report.hints import argument, format_hint
 from delvec.storage.listed_files import spark_path
@@ -159,7 +153,7 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
     firsts: list[int] = np.unique(places.home, return_index=True)[1].tolist()
     if "" in places.homes:
         row = firsts[places.homes.index("")]
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"the deletion vector of {files.paths[row].as_py()} in {files.root} is inline in the"
             " log, which Iceberg cannot refer to",
             feature="inline deletion vectors",
@@ -172,7 +166,7 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
         place, key = places.open_home(source, row)
         try:
             return place.size(key)
-        except ObjectNotFoundError as error:
+        except errors.ObjectNotFoundError as error:
             raise blamed(error, files, row) from None
 
     measured = map_in_order(
@@ -182,7 +176,7 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
     outside = np.flatnonzero(places.starts + places.lengths > sizes)
     if len(outside):
         row = int(outside[0])
-        error = TruncatedError(
+        error = errors.TruncatedError(
             "vector lies outside its file",
             path=places.homes[int(places.home[row])],
             offset=int(places.starts[row]),
@@ -203,7 +197,6 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
 def _filled(
     loaded: Iterable[tuple[Rows, Frames]], target_size: int, most_vectors: int
 ) -> Iterator[tuple[Rows, Frames]]:
-    """Combine pieces until a file is full."""
     rows: list[Rows] = []
     frames: list[Frames] = []
     size, count = 0, 0
@@ -230,7 +223,7 @@ def _copied(places: VectorPlaces, source: Storage, rows: Rows) -> Frames:
     try:
         copied = copy_frames(joined.data, joined.offsets, joined.lengths)
         counts = count_positions(copied)
-    except FormatError:
+    except errors.FormatError:
         # One by one: to name the files of the damaged vector, or to encode those in the native
         # layout again.
         each = zip(rows.tolist(), frames, strict=True)
@@ -250,7 +243,7 @@ def _read(places: VectorPlaces, source: Storage, rows: Rows) -> Iterable[bytes]:
     ranges = zip(places.starts[rows].tolist(), places.lengths[rows].tolist(), strict=True)
     try:
         return place.read_ranges(key, ranges)
-    except (ObjectNotFoundError, TruncatedError) as error:
+    except (errors.ObjectNotFoundError, errors.TruncatedError) as error:
         size = place.size(key) if place.exists(key) else 0
         outside = places.starts[rows] + places.lengths[rows] > size
         raise blamed(error, places.files, int(rows[np.argmax(outside)])) from None
@@ -258,20 +251,20 @@ def _read(places: VectorPlaces, source: Storage, rows: Rows) -> Iterable[bytes]:
 
 def _portable(places: VectorPlaces, row: int, frame: bytes) -> bytes:
     try:
-        with add_location(places.homes[places.home[row]], int(places.starts[row])):
+        with errors.add_location(places.homes[places.home[row]], int(places.starts[row])):
             readable = portable_frame(frame)
             check_frame(readable)
             count = int(count_positions(Frames.join([readable]))[0])
             if count != places.cardinalities[row]:
                 raise _miscounted(places, row, count)
-    except FormatError as error:
+    except errors.FormatError as error:
         raise blamed(error, places.files, row) from None
     return readable
 
 
-def _miscounted(places: VectorPlaces, row: int, found: int) -> FormatError:
+def _miscounted(places: VectorPlaces, row: int, found: int) -> errors.FormatError:
     """Return the error for a wrong cardinality, which Iceberg's readers would refuse as well."""
-    return FormatError(
+    return errors.FormatError(
         "a deletion vector does not have the cardinality that the log says",
         path=places.homes[places.home[row]] or None,
         offset=int(places.starts[row]),
@@ -343,7 +336,6 @@ def write_position_deletes(
 
 
 def _data_file(files: FileSet, row: int) -> DataFile:
-    """Return what loading a vector needs to know of its data file."""
     return DataFile(
         files.paths[row].as_py(),
         int(files.sizes[row]),

@@ -68,7 +68,6 @@ class VectorPlaces:
     ids: pa.Array  # Delta's unique ones
 
     def open_home(self, source: Storage, row: int) -> tuple[Storage, str]:
-        """Return the storage and the key of the file that holds a vector."""
         try:
             return open_listed_file(source, self.homes[int(self.home[row])])
         except FormatError as error:

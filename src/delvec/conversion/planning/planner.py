@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from delvec.conversion.files.copies import place
 from delvec.conversion.files.repack import digest
 from delvec.conversion.files.vector_places import referenced_keys
+from delvec.conversion.planning import target_layout
 from delvec.conversion.planning.options import ConversionOptions
 from delvec.conversion.planning.source_changes import (
     SourceVersion,
@@ -35,12 +36,6 @@ from delvec.conversion.planning.target import (
     rollback_note,
 )
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles, target_paths
-from delvec.conversion.planning.target_layout import (
-    Progress,
-    TargetLayout,
-    find_progress,
-    own_layout,
-)
 from delvec.conversion.schema import evolution
 from delvec.conversion.schema.iceberg_schema import TargetSchema
 from delvec.conversion.schema.partition_spec import PartitionSpec, partition_spec, require_same_spec
@@ -72,11 +67,10 @@ class Planned:
 
 
 def plan_steps(source: Snapshot, target: Target, options: ConversionOptions) -> Planned:
-    """Compare a version of a Delta table with a target."""
     if target.table is None:
         return _Planner(source, target, options).new()
     require_same_source(target, source)
-    progress = find_progress(target.table.metadata)
+    progress = target_layout.find_progress(target.table.metadata)
     changes = foreign_changes(target.table, progress)
     planner = _Planner(source, target, options, progress, rollback_note(target, progress))
     if changes.what:
@@ -100,14 +94,13 @@ class _Planner:
     source: Snapshot
     target: Target
     options: ConversionOptions
-    progress: Progress | None = None
+    progress: target_layout.Progress | None = None
     notes: tuple[str, ...] = ()
 
     def noting(self, *notes: str) -> _Planner:
         return replace(self, notes=(*self.notes, *notes))
 
     def new(self) -> Planned:
-        """Plan a target without snapshots."""
         if self.options.history == "latest":
             return self.full()
         storage, end = self.source.storage, self.source.version
@@ -124,7 +117,7 @@ class _Planner:
             note = f"{error}: there is one snapshot, not one for each version"
             return self.noting(note).full()
 
-    def increment(self, progress: Progress) -> Planned:
+    def increment(self, progress: target_layout.Progress) -> Planned:
         """Plan from the version that the target holds, by the commits since."""
         source, target = self.source, self.target
         if is_another_history(source, progress):
@@ -161,7 +154,7 @@ class _Planner:
         """Plan a step for each version; `files` are those of the target before the first."""
         source, target = self.source, self.target
         steps: list[PlannedStep] = []
-        layout = own_layout(target, source.metadata)
+        layout = target_layout.own_layout(target, source.metadata)
         for version in versions:
             untouched, touched = NO_FILES, files
             if version.changes is not None:
@@ -173,7 +166,13 @@ class _Planner:
                 require_clear(version.facts.version, version.changes, touched, target, source.table)
             step = self._step(version, touched, layout)
             steps.append(step)
-            layout = _layout_after(layout, step)
+            # The partition spec never changes.
+            layout = target_layout.TargetLayout(
+                step.schema.to_json(),
+                max(layout.last_column_id, step.schema.last_column_id),
+                layout.spec or step.spec.to_json(),
+                step.schema.name_mapping(layout.mapping),
+            )
             files = untouched.joined(step.files_after())
         notes = self.notes
         if steps and steps[-1].wider:
@@ -184,13 +183,14 @@ class _Planner:
         return Planned(start, tuple(steps), files, notes)
 
     def _step(
-        self, version: SourceVersion, before: TargetFiles, layout: TargetLayout
+        self, version: SourceVersion, before: TargetFiles, layout: target_layout.TargetLayout
     ) -> PlannedStep:
         source, target, files = self.source, self.target, version.files
         schema = layout.schema_for(version.metadata, source.table, target.format_version)
-        spec = partition_spec(
-            version.metadata, schema, table=source.table, transforms=_has_transforms(source, layout)
-        )
+        transforms = "generatedColumns" in source.protocol.supported
+        if layout.spec is not None:  # an existing target keeps what it has
+            transforms = any(each["transform"] != "identity" for each in layout.spec["fields"])
+        spec = partition_spec(version.metadata, schema, table=source.table, transforms=transforms)
         if layout.spec is not None:
             require_same_spec(layout.spec, spec, source.table, schema=schema)
         admit_files(source.storage, files)
@@ -230,7 +230,7 @@ def _whole(snapshot: Snapshot) -> SourceVersion:
 
 
 def _evolved(
-    layout: TargetLayout,
+    layout: target_layout.TargetLayout,
     schema: TargetSchema,
     spec: PartitionSpec,
     version: SourceVersion,
@@ -246,16 +246,6 @@ def _evolved(
         evolution.require_evolution(layout.schema, schema, table, layout.mapping)
     evolution.require_partition_types(layout.schema, schema, spec, table)
     return schema
-
-
-def _layout_after(layout: TargetLayout, step: PlannedStep) -> TargetLayout:
-    """Return the layout after a step; the partition spec never changes."""
-    return TargetLayout(
-        step.schema.to_json(),
-        max(layout.last_column_id, step.schema.last_column_id),
-        layout.spec or step.spec.to_json(),
-        step.schema.name_mapping(layout.mapping),
-    )
 
 
 def _possible_ids(
@@ -275,10 +265,3 @@ def _possible_ids(
     order = np.cumsum(has_vector) - 1
     at = pa.array(order, mask=~has_vector)
     return [column.take(at) for column in forms]
-
-
-def _has_transforms(source: Snapshot, layout: TargetLayout) -> bool:
-    """Tell whether partitions follow generated columns; an existing target keeps what it has."""
-    if layout.spec is None:
-        return "generatedColumns" in source.protocol.supported
-    return any(field["transform"] != "identity" for field in layout.spec["fields"])

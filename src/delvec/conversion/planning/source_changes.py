@@ -16,14 +16,8 @@ import pyarrow.compute as pc
 
 from delvec.conversion.files.repack import digest
 from delvec.conversion.files.vector_places import referenced_ids, vector_keys
+from delvec.delta.log import history
 from delvec.delta.log.actions import JsonActions, read_state_change
-from delvec.delta.log.history import (
-    CommitTimes,
-    as_string,
-    commit_times,
-    in_commit_timestamp,
-    read_commit_info,
-)
 from delvec.delta.log.replay import read_changed_files, read_log_files
 from delvec.delta.log.segment import LogFile, covering_files, list_log
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
@@ -123,7 +117,7 @@ def versions_after(storage: Storage, start: int, end: int) -> Iterator[SourceVer
     if end < start:
         raise InvalidArgumentError(f"the range of versions ends before it starts: {start} to {end}")
     snapshot = open_snapshot(storage, start)
-    times = commit_times(snapshot, start + 1, end)
+    times = history.commit_times(snapshot, start + 1, end)
     commits = [commit for commit in times.commits if commit.first > start]
     missing = sorted(set(range(start + 1, end + 1)) - {commit.first for commit in commits})
     if missing:
@@ -136,7 +130,7 @@ def commit_facts(snapshot: Snapshot, version: int) -> CommitFacts:
 
     Costs a listing of the log from some way before the version on, and the commit.
     """
-    times = commit_times(snapshot, version, version)
+    times = history.commit_times(snapshot, version, version)
     if not times.commits or times.commits[-1].first != version:
         return CommitFacts(version)
     commit = times.commits[-1]
@@ -148,20 +142,20 @@ def commit_facts(snapshot: Snapshot, version: int) -> CommitFacts:
 
 
 def facts_of(
-    times: CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
+    times: history.CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
 ) -> CommitFacts:
-    info = read_commit_info(actions)
+    info = history.read_commit_info(actions)
     in_commit = None
     if metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
-        in_commit = in_commit_timestamp(info, actions.uri)
+        in_commit = history.in_commit_timestamp(info, actions.uri)
     return CommitFacts(
         commit.first,
         times.of_read(commit, info) if in_commit is None else in_commit,
-        as_string(info.get("operation")),
-        as_string(info.get("operationParameters")),
-        as_string(info.get("userMetadata")),
-        as_string(info.get("engineInfo")),
-        as_string(info.get("txnId")),
+        history.as_string(info.get("operation")),
+        history.as_string(info.get("operationParameters")),
+        history.as_string(info.get("userMetadata")),
+        history.as_string(info.get("engineInfo")),
+        history.as_string(info.get("txnId")),
     )
 
 
@@ -222,7 +216,7 @@ def _is_readable(table: str, actions: JsonActions) -> bool:
 
 
 def _read_versions(
-    snapshot: Snapshot, times: CommitTimes, commits: Sequence[LogFile]
+    snapshot: Snapshot, times: history.CommitTimes, commits: Sequence[LogFile]
 ) -> Iterator[SourceVersion]:
     storage, protocol, metadata = snapshot.storage, snapshot.protocol, snapshot.metadata
     for commit in commits:

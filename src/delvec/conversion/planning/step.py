@@ -81,7 +81,6 @@ class PlannedStep:
 
     @cached_property
     def deleted(self) -> NDArray[np.int64]:
-        """Deleted rows of each file."""
         return np.where(self.files.has_vector, self.files.deleted_rows, 0)
 
     @cached_property
@@ -123,7 +122,6 @@ class PlannedStep:
         return self.before.select(stays).joined(compared)
 
     def to_arrow(self) -> pa.Table:
-        """Return a row for each file."""
         places, gone = self.difference.places, self.difference.gone
         at = pa.array(places, mask=places < 0)
         actions = pa.array(ACTIONS).take(pa.array(self.difference.codes))
@@ -169,7 +167,6 @@ class Difference:
 
     @property
     def added(self) -> NDArray[np.int64]:
-        """Indexes of the source's files that are new in the target."""
         return np.flatnonzero(self.codes == _ADD)
 
     @property

@@ -16,17 +16,9 @@ from pyspark.sql import functions as F
 
 from delvec.conversion.files.copies import copy_paths, copy_pattern, planned_paths
 from delvec.conversion.files.vector_places import stored_ids
-from delvec.conversion.planning import target_files
+from delvec.conversion.planning import target_files, target_layout
 from delvec.conversion.planning.options import Foreign
 from delvec.conversion.planning.source_changes import commit_facts
-from delvec.conversion.planning.target_layout import (
-    SOURCE_ID,
-    SOURCE_VERSION,
-    LayoutChanges,
-    Progress,
-    layout_changes,
-    source_id,
-)
 from delvec.delta.log.snapshot import Snapshot
 from delvec.documents import whole_number
 from delvec.errors import PlanError
@@ -55,14 +47,12 @@ class Target:
 
     @cached_property
     def storage(self) -> Storage:
-        """The location of a table that exists."""
         if self.table is None:
             raise AssertionError("the target does not exist")
         return open_storage(self.spark, local_path(self.table.metadata.location))
 
     @property
     def location(self) -> str | None:
-        """Where the table is; None if it does not exist."""
         return None if self.table is None else self.storage.root
 
     def possible_paths(self, root: str, paths: pa.Array) -> pa.Array:
@@ -99,7 +89,7 @@ class ForeignChanges:
     """What others have changed of a target since the last conversion."""
 
     files: bool  # added or removed, or deletes
-    layout: LayoutChanges
+    layout: target_layout.LayoutChanges
 
     @property
     def what(self) -> str:
@@ -127,9 +117,8 @@ def target_format_version(name: TableName, table: LoadedTable | None, wanted: in
 
 
 def require_same_source(target: Target, source: Snapshot) -> None:
-    """Refuse a target that was not converted from this source."""
-    expected = source_id(source.metadata, source.table)
-    found = target.properties.get(SOURCE_ID)
+    expected = target_layout.source_id(source.metadata, source.table)
+    found = target.properties.get(target_layout.SOURCE_ID)
     if found != expected:
         origin = f"was made from table {found}" if found else "was not made by a conversion"
         raise PlanError(
@@ -138,12 +127,12 @@ def require_same_source(target: Target, source: Snapshot) -> None:
         )
 
 
-def foreign_changes(table: LoadedTable, progress: Progress | None) -> ForeignChanges:
+def foreign_changes(table: LoadedTable, progress: target_layout.Progress | None) -> ForeignChanges:
     """Return what others have changed since the last conversion.
 
     Lists the files of two snapshots if the newest one is not a conversion's.
     """
-    layout, head = layout_changes(table.metadata), table.metadata.head()
+    layout, head = target_layout.layout_changes(table.metadata), table.metadata.head()
     if head is None or (progress is not None and progress.is_head):
         return ForeignChanges(files=False, layout=layout)
     if progress is None:
@@ -156,9 +145,11 @@ def foreign_changes(table: LoadedTable, progress: Progress | None) -> ForeignCha
 
 
 def foreign_note(
-    table: LoadedTable, progress: Progress | None, changes: ForeignChanges, foreign: Foreign
+    table: LoadedTable,
+    progress: target_layout.Progress | None,
+    changes: ForeignChanges,
+    foreign: Foreign,
 ) -> str:
-    """Return a note that changes of others are overwritten."""
     since = "" if progress is None else f" since version {progress.version} was converted"
     message = f"others have changed {changes.what} of {table.name}{since}"
     details = "; ".join((*changes.layout.columns, *changes.layout.partitions))
@@ -183,20 +174,19 @@ def foreign_note(
 
 def documentation_note(table: LoadedTable) -> tuple[str, ...]:
     """Return a note if others changed comments or the order of columns, which are set again."""
-    if not layout_changes(table.metadata).is_documented:
+    if not target_layout.layout_changes(table.metadata).is_documented:
         return ()
     return (f"comments or the order of columns of {table.name} were changed: taken back",)
 
 
-def rollback_note(target: Target, progress: Progress | None) -> tuple[str, ...]:
-    """Return a note if the target was rolled back to an older snapshot."""
-    newest = whole_number(target.properties.get(SOURCE_VERSION))
+def rollback_note(target: Target, progress: target_layout.Progress | None) -> tuple[str, ...]:
+    newest = whole_number(target.properties.get(target_layout.SOURCE_VERSION))
     if progress is None or newest is None or newest <= progress.version:
         return ()
     return (f"{target.name} was rolled back from version {newest} to {progress.version}",)
 
 
-def is_another_history(source: Snapshot, progress: Progress) -> bool:
+def is_another_history(source: Snapshot, progress: target_layout.Progress) -> bool:
     """Tell whether the converted version of the source was replaced by another commit since.
 
     A source that was restored from a copy counts on from an older version.

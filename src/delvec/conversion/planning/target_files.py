@@ -73,7 +73,6 @@ class TargetFiles:
         )
 
     def same_files(self, other: TargetFiles) -> bool:
-        """Tell whether both have the same data files with the same delete files."""
         mine, theirs = (
             set(zip(each.paths.to_pylist(), each.keys.to_pylist(), strict=True))
             for each in (self, other)

@@ -104,12 +104,10 @@ def snapshot_summary(
 
 
 def new_staging_branch() -> str:
-    """Return a name for a branch that snapshots are staged on."""
     return _STAGING + uuid4().hex
 
 
 def version_tag(version: int) -> str:
-    """Return the tag of the snapshot that holds a version of the source."""
     return f"{_TAG}{version}"
 
 
@@ -147,7 +145,6 @@ class TargetLayout:
     mapping: Sequence[Mapping[str, Any]] = ()
 
     def schema_for(self, source: Metadata, table: str, format_version: int) -> TargetSchema:
-        """Return the columns of a source as those of the target, with the ids that these have."""
         return target_schema(
             source,
             table=table,
@@ -188,7 +185,6 @@ def own_layout(target: Target, source: Metadata) -> TargetLayout:
 
 
 def layout_changes(metadata: TableMetadata) -> LayoutChanges:
-    """Return what others have changed since the last conversion."""
     own, spec = _own_schema(metadata), _own_spec(metadata)
     columns: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -257,7 +253,6 @@ def _own_spec(metadata: TableMetadata) -> Mapping[str, Any]:
 
 
 def _own_ids(metadata: TableMetadata) -> set[int]:
-    """Return the field ids of all schemas that conversions made."""
     schemas = {snapshot.schema_id for snapshot in _made_by_conversions(metadata)}
     return {
         number
@@ -268,7 +263,6 @@ def _own_ids(metadata: TableMetadata) -> set[int]:
 
 
 def _only(mapping: Sequence[Mapping[str, Any]], ids: set[int]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a name mapping that have these ids."""
     for entry in mapping:
         if entry.get("field-id") in ids:
             inner = list(_only(entry.get("fields", ()), ids))

@@ -2,5 +2,3 @@
 
 Pure functions over Arrow columns. What Iceberg cannot represent or would read wrongly is refused.
 """
-
-from __future__ import annotations

@@ -35,7 +35,6 @@ def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSc
 def _compatible(
     field: TargetField, old: Mapping[int, TargetField], *, in_old_files: bool, is_key: bool = False
 ) -> TargetField:
-    """Return a field as the target can have it."""
     before, kind, required = old.get(field.id), field.type, field.required
     if isinstance(kind, NestedType):
         is_map = kind.kind == "map"
@@ -54,7 +53,6 @@ def _compatible(
 
 
 def wider_columns(source: TargetSchema, target: TargetSchema) -> tuple[str, ...]:
-    """Describe the columns that have a wider type in the target than in the source."""
     return tuple(
         f"{full_name(ours)!r} is {ours[-1].type} and not {theirs[-1].type}"
         for ours, theirs in zip(
@@ -76,7 +74,13 @@ def require_evolution(
         before = old.get(path[-1].id)
         is_inside_new = len(path) > 1 and path[-2].id not in old  # of a struct that is new, too
         if before is not None:
-            _require_kept(path, before, table)
+            was, now = before[-1], path[-1]
+            if not can_become(was.type, now.type):
+                _refuse(table, path, f"it was {was.type} and is {now.type} now")
+            if now.required and not was.required:
+                _refuse(table, path, "it had nulls and is to have none")
+            if [each.id for each in path] != [each.id for each in before]:
+                _refuse(table, path, f"it was {full_name(before)!r}")
         elif path[-1].required and not is_inside_new:
             _refuse(table, path, "it is NOT NULL, and files from before do not have it")
     _require_same_ids(new, current_mapping, table)
@@ -99,18 +103,6 @@ def require_partition_types(
         change = before.type, path[-1].type
         if not can_become(*change) or change == ("float", "double"):
             _refuse(table, path, f"partitions were of type {before.type}, not {path[-1].type}")
-
-
-def _require_kept(
-    path: tuple[TargetField, ...], before: tuple[TargetField, ...], table: str
-) -> None:
-    old, new = before[-1], path[-1]
-    if not can_become(old.type, new.type):
-        _refuse(table, path, f"it was {old.type} and is {new.type} now")
-    if new.required and not old.required:
-        _refuse(table, path, "it had nulls and is to have none")
-    if [each.id for each in path] != [each.id for each in before]:
-        _refuse(table, path, f"it was {full_name(before)!r}")
 
 
 def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], table: str) -> None:

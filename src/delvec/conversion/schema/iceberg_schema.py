@@ -80,7 +80,6 @@ class TargetField:
 
 
 def parse_fields(value: Mapping[str, Any]) -> tuple[TargetField, ...]:
-    """Return the fields of a struct, such as a schema, from Iceberg's JSON form."""
     return tuple(
         TargetField(
             each["id"], each["name"], _parse_type(each["type"]), each["required"], each.get("doc")
@@ -99,7 +98,6 @@ def walk_iceberg(
 
 
 def full_name(path: tuple[TargetField, ...]) -> str:
-    """Return the name of a field as messages have it, by its path."""
     return ".".join(each.name for each in path)
 
 
@@ -141,7 +139,6 @@ def _type_to_json(kind: TargetType) -> str | dict[str, Any]:
 
 FIRST_OWN_ID: Final = 1_000_000_000
 _LAST_ID: Final = 2**31 - 1 - 201  # ids above are reserved for Iceberg's metadata columns
-_NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _TYPES: Final = {
     "string": "string",
     "long": "long",
@@ -174,7 +171,6 @@ class TargetSchema:
         return {"type": "struct", "schema-id": 0, "fields": fields}
 
     def is_same_as(self, current: Mapping[str, Any]) -> bool:
-        """Tell whether a schema in Iceberg's JSON form has the same columns."""
         others = [field.to_json() for field in parse_fields(current)]
         return others == [field.to_json() for field in self.fields]
 
@@ -192,7 +188,6 @@ def target_schema(
     last_column_id: int,
     mapping: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSchema:
-    """Return the schema of a Delta table as that of an Iceberg table."""
     if format_version not in (2, 3):
         raise UnsupportedFeatureError(
             f"{table} cannot be converted to version {format_version} of Iceberg's format",
@@ -229,7 +224,6 @@ def name_mapping(
 def ids_by_path(
     mapping: Sequence[Mapping[str, Any]], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the ids of a mapping by the paths of physical names."""
     for entry in mapping:
         for name in entry["names"]:
             path = (*above, name)
@@ -309,7 +303,7 @@ class _Ids:
             f"{above.name}.{field.name}" if above else field.name,
             field.physical_name,
             (*(above.path if above else ()), field.physical_name),
-            field.metadata.get(_NESTED_IDS) or {},
+            field.metadata.get("delta.columnMapping.nested.ids") or {},
             above.is_checked if above else True,
         )
         named = self.by_id.get(field.field_id or 0) if self.mapped else _named(siblings, field.name)
@@ -367,7 +361,6 @@ class _Ids:
     def child(
         self, name: str, kind: DataType, siblings: tuple[TargetField, ...], place: _Place
     ) -> TargetField:
-        """Convert the element of a list, or the key or the value of a map."""
         known = _still(_named(siblings, name), kind)
         inside = place.inside(name)
         number = place.nested_ids.get(inside.key) if self.mapped else None
@@ -398,7 +391,6 @@ def _still(known: TargetField | None, kind: DataType) -> TargetField | None:
 
 
 def _outline(kind: DataType) -> TargetType:
-    """Return a type without its children."""
     if isinstance(kind, PrimitiveType):
         return _primitive(kind)
     if isinstance(kind, StructType):

@@ -136,7 +136,6 @@ def partition_spec(
 def require_same_spec(
     current: Mapping[str, Any], spec: PartitionSpec, table: str, *, schema: TargetSchema
 ) -> None:
-    """Refuse a partition spec that differs from that of the target."""
     ours = [(field.source_id, field.transform) for field in spec.fields]
     theirs = [(field["source-id"], field["transform"]) for field in current["fields"]]
     if ours != theirs:

@@ -58,7 +58,6 @@ _LIMITS: Final = {
     "timestamp": pa.scalar(datetime(1900, 1, 1, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
 }
 _LEGACY: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_WRITER: Final = b"org.apache.spark.version"
 _MODERN: Final = (3, 1)  # from this version on footers record the calendar
 
 
@@ -80,7 +79,16 @@ def convertible_schema(metadata: Metadata, table: str) -> StructType:
     for path in walk(schema):
         name = ".".join(each.name for each in path)
         _require_plain(path[-1], name, table)
-        _require_promotable(path[-1], name, table)
+        # Iceberg's readers do not support all ways in which a type may have been widened.
+        changes = path[-1].metadata.get(TYPE_CHANGES) or ()
+        if isinstance(changes, str):
+            changes = parse_json(changes, f"the type changes of {name}", path=table)
+        for change in changes:
+            before, after = str(change.get("fromType")), str(change.get("toType"))
+            if not _is_promotion(before, after):
+                inside = f"{name}.{change['fieldPath']}" if change.get("fieldPath") else name
+                why = "Iceberg does not read files that have it as it was"
+                _refuse(table, inside, f"changed from {before} to {after}", why, _REWRITE)
     names = list(_names(schema))
     # Iceberg resolves columns ignoring case, but the names in files exactly.
     _require_distinct(names, [logical.lower() for logical, _ in names], table)
@@ -136,19 +144,6 @@ def _require_plain(field: Field, path: str, table: str) -> None:
             _refuse(table, path, kind.name, "it has no type", "drop it, or give it a type")
 
 
-def _require_promotable(field: Field, path: str, table: str) -> None:
-    """Refuse columns whose type was widened in a way that Iceberg's readers do not support."""
-    changes = field.metadata.get(TYPE_CHANGES) or ()
-    if isinstance(changes, str):
-        changes = parse_json(changes, f"the type changes of {path}", path=table)
-    for change in changes:
-        before, after = str(change.get("fromType")), str(change.get("toType"))
-        if not _is_promotion(before, after):
-            inside = f"{path}.{change['fieldPath']}" if change.get("fieldPath") else path
-            why = "Iceberg does not read files that have it as it was"
-            _refuse(table, inside, f"changed from {before} to {after}", why, _REWRITE)
-
-
 def _is_promotion(before: str, after: str) -> bool:
     if before in _INTEGERS and after in _INTEGERS:
         return _INTEGERS.index(before) <= _INTEGERS.index(after)
@@ -192,7 +187,7 @@ def _refuse(table: str, column: str, found: Any, why: str, hint: str) -> NoRetur
 def _is_hybrid_calendar(footer: Mapping[bytes, Any]) -> bool:
     if any(flag in footer for flag in _LEGACY):
         return True
-    numbers = footer.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
+    numbers = footer.get(b"org.apache.spark.version", b"").decode(errors="replace").split(".")[:2]
     found = map(whole_number, numbers)
     version = tuple(number for number in found if number is not None)
     return bool(version) and version < _MODERN

@@ -14,13 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from delvec.delta.check import log_files
-from delvec.delta.check.data_files import (
-    check_data_files,
-    check_orphans,
-    check_statistics,
-    list_folder,
-)
+from delvec.delta.check import data_files, log_files
 from delvec.delta.check.entries import check_entries, check_protocol, check_row_ids, find_duplicates
 from delvec.delta.check.repair import OPERATION, plan_repairs, repairs, set_aside
 from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
@@ -159,7 +153,6 @@ class _Steps:
 
 
 def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
-    """Return the findings with names relative to the table."""
     inside = f"{root.rstrip('/')}/"
     return tuple(
         replace(each, path="" if each.path == root else each.path.removeprefix(inside))
@@ -191,18 +184,20 @@ def _check_files(
     sampled, wrong = 0, list[str]()
     orphans = orphan_bytes = 0
     with steps.watch.phase("listing"):
-        folder = list_folder(storage, findings)
+        folder = data_files.list_folder(storage, findings)
     with steps.watch.phase("data files"):
-        found, miscounted = check_data_files(storage, files, folder, findings, steps.progress)
+        found, miscounted = data_files.check_data_files(
+            storage, files, folder, findings, steps.progress
+        )
     with steps.watch.phase("vectors"):
         rows = np.where(found >= 0, found, files.row_counts.fill_null(-1).to_numpy())
         vectors = check_vectors(storage, files, rows, folder, findings, steps.progress)
     with steps.step("statistics"):
         usable = found >= 0
         usable[sorted(vectors.damaged)] = False
-        sampled, wrong = check_statistics(snapshot, files, usable, sample, findings)
+        sampled, wrong = data_files.check_statistics(snapshot, files, usable, sample, findings)
     with steps.step("orphans"):
-        orphans, orphan_bytes = check_orphans(snapshot, files, folder, findings)
+        orphans, orphan_bytes = data_files.check_orphans(snapshot, files, folder, findings)
     counts = {
         "data_files": len(files),
         "vectors": vectors.count,

@@ -86,7 +86,6 @@ def _keys(snapshot: Snapshot, paths: pa.Array, vectors: pa.Array) -> pa.Array:
 
 
 def find_duplicates(files: FileSet) -> dict[str, list[int]]:
-    """Return the entries of each file that has several."""
     paths = inside_names(files.paths, files.root)
     found: dict[str, list[int]] = {}
     for index in where_repeated(paths):
@@ -208,7 +207,14 @@ def check_row_ids(snapshot: Snapshot, files: FileSet, findings: Findings) -> Non
     except FormatError as error:
         findings.add(finding_of(error, "row-ids"))
         return
-    first = _base_row_ids(snapshot, files)
+    first = np.full(len(files), -1, dtype=np.int64)  # as is that of a file without one
+    for number, source in enumerate(files.sources):
+        mine = np.flatnonzero(files.source == number)
+        if len(mine):
+            pieces = source.pieces("add", snapshot.partition_names)
+            columns = [pc.struct_field(piece, "baseRowId") for piece in pieces]
+            ids = pa.concat_arrays(columns).take(pa.array(files.row[mine]))
+            first[mine] = ids.fill_null(-1).to_numpy()
     without = np.flatnonzero(first < 0)
     if len(without):
         path = files.paths[int(without[0])].as_py()
@@ -304,16 +310,3 @@ def _mapping(snapshot: Snapshot) -> Iterator[Finding]:
         )
         hint = f'set {Property.MAX_COLUMN_ID} to "{max(ids)}"'
         yield Finding("warning", "column-mapping", "", message, hint)
-
-
-def _base_row_ids(snapshot: Snapshot, files: FileSet) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the base row id of each live file; -1 without one."""
-    found = np.full(len(files), -1, dtype=np.int64)
-    for number, source in enumerate(files.sources):
-        mine = np.flatnonzero(files.source == number)
-        if len(mine):
-            pieces = source.pieces("add", snapshot.partition_names)
-            columns = [pc.struct_field(piece, "baseRowId") for piece in pieces]
-            ids = pa.concat_arrays(columns).take(pa.array(files.row[mine]))
-            found[mine] = ids.fill_null(-1).to_numpy()
-    return found

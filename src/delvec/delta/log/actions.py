@@ -115,7 +115,6 @@ class JsonActions:
         return self.columns(pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))]))
 
     def columns(self, schema: pa.Schema) -> pa.Table:
-        """Return the fields of actions that a schema names, one row for each line."""
         if not self.data.strip():
             return schema.empty_table()
         if not is_plain(self.data):  # other engines read the first document of a line alone
@@ -156,7 +155,6 @@ class JsonActions:
         return len(self._lines)
 
     def action(self, row: int) -> dict[str, Any]:
-        """Return the whole action of one row of `table`."""
         return self._parsed(*self._lines[row])
 
     @cached_property
@@ -288,7 +286,6 @@ def from_json_of_all(
 
 
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
-    """Return the columns of added files; partition values are strings."""
     columns = [
         ("path", pa.string()),
         ("deletionVector", VECTOR),

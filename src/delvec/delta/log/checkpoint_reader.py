@@ -228,19 +228,16 @@ class ParquetActions:
         chunks = self._read([f"add.{name}" for name in fields]).column("add")
         column = one_array(chunks.chunks or [pa.array([], chunks.type)], self.uri)
         if {"path", "size"} <= set(fields):
-            self._require_paths(column)
+            # A struct of nulls or zeros is no file; one that has bytes has a path.
+            has_bytes = pc.greater(pc.struct_field(column, "size"), 0)
+            if pc.any(pc.and_(has_bytes, pc.struct_field(column, "path").is_null())).as_py():
+                raise FormatError("a file of a checkpoint has no path", path=self.uri)
         rows = self._live_rows(column if "path" in fields else None)
         # Writers put all adds together; a slice of them costs nothing, a million picked rows 0.5 s.
         if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
             return column.slice(int(rows[0]), len(rows))
         with self._readable():
             return column.take(rows)
-
-    def _require_paths(self, adds: pa.StructArray) -> None:
-        """Refuse a file that has bytes and no path; a struct of nulls or zeros is no file."""
-        has_bytes = pc.greater(pc.struct_field(adds, "size"), 0)
-        if pc.any(pc.and_(has_bytes, pc.struct_field(adds, "path").is_null())).as_py():
-            raise FormatError("a file of a checkpoint has no path", path=self.uri)
 
     def _live_rows(self, adds: pa.StructArray | None = None) -> NDArray[np.int64]:
         """Return the rows of the file that are adds; read from its paths if those are not given."""
@@ -263,7 +260,6 @@ class ParquetActions:
         return _valid(self._file.read_row_group(group, columns=list(columns), use_threads=threads))
 
     def _type(self, *path: str) -> Any:  # noqa: ANN401
-        """Return the Arrow type of a column, None if there is none."""
         found: Any = self._schema
         for name in path:
             index = found.get_field_index(name) if hasattr(found, "get_field_index") else -1

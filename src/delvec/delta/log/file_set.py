@@ -225,7 +225,6 @@ class FileSet:
         return np.where(known, rows / 8, np.inf)
 
     def partition_strings(self, physical_name: str) -> pa.Array:
-        """Return one partition value of each file, as the string of the log."""
         return pc.struct_field(self._partition_values, [physical_name])
 
     @cached_property
@@ -269,7 +268,10 @@ class FileSet:
         if not isinstance(kind, PrimitiveType) or fields[0].char_type:
             return None  # char(n) is compared with its padding, which files lack
         if len(column) == 1 and fields[0] in self.metadata.partition_fields:
-            return self._partition_bounds(names[0], kind, time_zone)
+            values = partition_column(self.partition_strings(names[0]), kind, time_zone)
+            rows = pc.coalesce(self.row_counts, 1)
+            absent = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
+            return ColumnBounds(values, values, absent, rows)
         low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))
         arrow = arrow_type(kind)
         ordered = {low: arrow, high: arrow} if is_ordered(kind) else {}
@@ -281,12 +283,6 @@ class FileSet:
             _null_counts(found[nulls], self.row_counts),
             self.row_counts,
         )
-
-    def _partition_bounds(self, name: str, kind: PrimitiveType, time_zone: str) -> ColumnBounds:
-        values = partition_column(self.partition_strings(name), kind, time_zone)
-        rows = pc.coalesce(self.row_counts, 1)
-        nulls = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
-        return ColumnBounds(values, values, nulls, rows)
 
     def may_match(self, predicate: Predicate, time_zone: str) -> NDArray[np.bool_]:
         """Return for each file whether any of its rows can match, by the log alone."""

@@ -60,7 +60,6 @@ _HAS_SCHEME: Final = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 _IN_CAPITALS: Final = r"^[a-z0-9+.-]*[A-Z][A-Za-z0-9+.-]*:/"
 CHANGES: Final = "_change_data"
 """The folder of the change files."""
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _LONGEST_PREFIX: Final = 255  # as long as the name of a folder may be
 _LETTERS: Final = string.ascii_letters + string.digits
 
@@ -135,7 +134,16 @@ def canonicalize_paths(paths: pa.Array, root: str) -> pa.Array:
     if paths.null_count:
         raise FormatError("a file of the log has no path", path=root)
     plain = _with_one_spelling(decoded(paths, root), paths, root)
-    _refuse_nul(plain, root)
+    # No store has it in names, and it parts paths from vectors in keys.
+    start, stop, data = _string_buffer(plain)
+    if not data[start:stop].all():
+        wrong = plain.filter(pc.match_substring(plain, "\0"))
+        raise FormatError(
+            "a path in the log contains NUL",
+            path=root,
+            expected="the name of a file",
+            found=repr(wrong[0].as_py())[:200],
+        )
     suspicious = pc.or_(pc.match_substring(plain, "./"), pc.ends_with(plain, "."))
     if pc.any(suspicious).as_py():
         climbing = plain.filter(pc.match_substring_regex(plain, _CLIMBS))
@@ -248,7 +256,7 @@ class NameRules:
         """Return the rules of a table; partition folders have logical names or physical ones."""
         fields = metadata.partition_fields
         names = {name for each in fields for name in (each.name, each.physical_name)}
-        formats = metadata.configuration.get(_UNIFORM, "").lower()
+        formats = metadata.configuration.get("delta.universalFormat.enabledFormats", "").lower()
         return cls(tuple(sorted(f"{name}=" for name in names)), "iceberg" in formats)
 
     def is_hidden(self, key: str) -> bool:
@@ -272,19 +280,6 @@ def random_prefix(metadata: Metadata) -> str:
         metadata.configuration, Property.RANDOM_PREFIX_LENGTH, 2, _LONGEST_PREFIX
     )
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
-
-
-def _refuse_nul(plain: pa.Array, root: str) -> None:
-    """Refuse NUL, which no store has in names, and which parts paths from vectors in keys."""
-    start, stop, data = _string_buffer(plain)
-    if not data[start:stop].all():
-        wrong = plain.filter(pc.match_substring(plain, "\0"))
-        raise FormatError(
-            "a path in the log contains NUL",
-            path=root,
-            expected="the name of a file",
-            found=repr(wrong[0].as_py())[:200],
-        )
 
 
 def _string_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:

@@ -106,7 +106,6 @@ def require_one_vector_each(paths: pa.Array, root: str) -> None:
 
 
 def repeated(values: pa.Array) -> pa.Array:
-    """Return the values that stand more than once."""
     if len(values.unique()) == len(values):  # count_distinct takes five times as long
         return values[:0]
     counted = values.value_counts()
@@ -141,7 +140,6 @@ def _keys_of(batch: Batch, root: str) -> _Keys:
 
 
 def keys_of(paths: pa.Array, vectors: pa.Array) -> pa.Array:
-    """Return path and vector of each file as one string."""
     if vectors.null_count == len(vectors):
         return paths
     return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0", null_handling="skip")

@@ -128,7 +128,6 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
 
 
 def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
-    """List the commits that are still there from a version on, oldest first."""
     return [commit for _, commit in sorted(list_log(storage, start).commits.items())]
 
 

@@ -55,12 +55,10 @@ class Snapshot:
 
     @property
     def table(self) -> str:
-        """The path or URI of the table."""
         return self.storage.root
 
     @property
     def partition_names(self) -> list[str]:
-        """The physical names of the partition columns."""
         return [field.physical_name for field in self.metadata.partition_fields]
 
     @property

@@ -58,7 +58,6 @@ def require_files(
 
 
 def missing_files(storage: Storage, paths: Collection[str], others: int = 0) -> list[str]:
-    """Return those of some files of a table that do not exist, sorted."""
     left = set(paths)
     inside = sum(not is_absolute(path) for path in left)
     if inside > _SINGLY and inside * _SHARE > inside + others:
@@ -82,7 +81,6 @@ def add_again(entry: FileEntry, *, data_change: bool) -> dict[str, Any]:
 
 
 def file_keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
-    """Return path and vector of each file as one string."""
     # More than 2 GiB of names do not fit into one array of Arrow's usual strings.
     names, ids = (each.cast(pa.large_string()) for each in (paths, vector_ids(vectors)))
     separator = pa.scalar("\0", pa.large_string())

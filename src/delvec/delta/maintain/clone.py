@@ -49,7 +49,6 @@ _OF_SOURCE: Final = (
 
 
 def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOptions) -> WriteReport:
-    """Create a table that has the files of a version of another one."""
     require_writable(source, "alter")
     _require_place(source, target)
     admit_files(source.storage, source.files)

@@ -26,7 +26,7 @@ from delvec.delta.read.data_file import has_old_calendar
 from delvec.delta.read.footer_statistics import MAX, MIN, file_statistics, read_parquet_footer
 from delvec.delta.schema.expressions import require_plain
 from delvec.delta.schema.metadata import Property
-from delvec.delta.schema.types import Field, StructType
+from delvec.delta.schema.types import StructType
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.report import WriteReport
@@ -49,15 +49,22 @@ def convert_to_delta(
     options: CheckedOptions,
 ) -> WriteReport:
     """Commit version 0 of a table that has all Parquet files of a folder."""
-    _require_no_mapping(properties)
+    for name, value in (properties or {}).items():
+        if name.lower() == Property.MAPPING_MODE.lower() and str(value).lower() != "none":
+            raise UnsupportedFeatureError(
+                f"a folder cannot be converted with {name}={value}: its files have columns by their"
+                " names",
+                feature="columnMapping",
+                hint="convert it first, and set the property afterwards",
+            )
     files, notes = data_files(storage)
     fields, rows = partition_folders([info.key for info in files], partition_by, storage.root)
     footers = _Footers(storage)
-    state = new_table(
-        _with_partitions(_schema(footers, files), fields),
-        [each.name for each in fields],
-        properties,
-    )
+    # Partition columns come last, or in place of columns of the same name.
+    last = {each.name.lower(): each for each in fields}
+    own = [last.pop(each.name.lower(), each) for each in _schema(footers, files).fields]
+    schema = StructType((*own, *last.values()))
+    state = new_table(schema, [each.name for each in fields], properties)
     require_plain(storage.root, state.metadata)
     names = [each.physical_name for each in state.metadata.partition_fields]
     bodies = [
@@ -100,17 +107,6 @@ def convert_to_delta(
     )
 
 
-def _require_no_mapping(properties: Mapping[str, Any] | None) -> None:
-    for name, value in (properties or {}).items():
-        if name.lower() == Property.MAPPING_MODE.lower() and str(value).lower() != "none":
-            raise UnsupportedFeatureError(
-                f"a folder cannot be converted with {name}={value}: its files have columns by their"
-                " names",
-                feature="columnMapping",
-                hint="convert it first, and set the property afterwards",
-            )
-
-
 @dataclass
 class _Footers:
     """Footers of files, kept as long as there is room for them."""
@@ -138,7 +134,6 @@ class _Footers:
 
 
 def _schema(footers: _Footers, files: Sequence[FileInfo]) -> StructType:
-    """Return the columns of all files together; each distinct schema is merged once."""
     first: dict[StructType, str] = {}
     for start in range(0, len(files), _AT_ONCE):
         window = files[start : start + _AT_ONCE]
@@ -150,13 +145,6 @@ def _schema(footers: _Footers, files: Sequence[FileInfo]) -> StructType:
     for more, path in schemas:
         schema = merged(schema, more, path)
     return schema
-
-
-def _with_partitions(schema: StructType, fields: Sequence[Field]) -> StructType:
-    """Return the schema with partition columns: last, or in place of columns of the same name."""
-    by_name = {each.name.lower(): each for each in fields}
-    own = [by_name.pop(each.name.lower(), each) for each in schema.fields]
-    return StructType((*own, *by_name.values()))
 
 
 def _statistics(

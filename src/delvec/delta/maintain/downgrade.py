@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+from delvec import errors
 from delvec.delta.alter.definition import unset_properties
 from delvec.delta.alter.operations import alter
 from delvec.delta.alter.table_state import lowest_protocol
@@ -45,13 +46,6 @@ from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
 from delvec.documents import whole_number
-from delvec.errors import (
-    ConflictError,
-    FormatError,
-    InvalidArgumentError,
-    UnsupportedFeatureError,
-    committed_before,
-)
 from delvec.inspection.figures import moment
 from delvec.report.format import format_count, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
@@ -84,7 +78,7 @@ def drop_vectors(
         return downgrade.plan(snapshot)
     if purge is None and snapshot.files.has_vector.any():
         files = format_count(int(snapshot.files.has_vector.sum()), "file")
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{snapshot.table} has {files} with deletion vectors, which only Spark rewrites, and"
             " was opened without a session",
             hint="pass a session to for_path",
@@ -166,7 +160,7 @@ def shown_protocol(protocol: Protocol) -> str:
     return f"{versions} with {features}" if features else versions
 
 
-class _VectorsAgainError(ConflictError):
+class _VectorsAgainError(errors.ConflictError):
     """A concurrent commit has brought vectors back."""
 
 
@@ -185,7 +179,7 @@ class _Downgrade:
     _deleted: int = 0
 
     def execute(self, start: Snapshot) -> DowngradeReport:
-        with committed_before(
+        with errors.committed_before(
             lambda: self.report(start, start.protocol) if self._commits else None
         ):
             self._take_steps(start)
@@ -199,7 +193,11 @@ class _Downgrade:
         if self.truncate_history:
             self._truncate()
         else:
-            self._raise_barrier()
+            snapshot = self.opened()
+            last = last_with_vectors(snapshot)
+            if last is not None:
+                for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
+                    self._empty_commit()
         report = self._commit("DROP FEATURE", self._final, is_last=True)
         if report.version is not None:
             self._checkpoint(report.version)
@@ -220,7 +218,6 @@ class _Downgrade:
         )
 
     def plan(self, snapshot: Snapshot) -> DowngradeReport:
-        """Return what the call would do, as far as it is known before."""
         files = snapshot.files
         self._files = int(files.has_vector.sum())
         self._bytes = int(files.sizes[files.has_vector].sum())
@@ -271,13 +268,6 @@ class _Downgrade:
         self._commit(name, prepare)
         self._vector_files += len(bodies)
 
-    def _raise_barrier(self) -> None:
-        snapshot = self.opened()
-        last = last_with_vectors(snapshot)
-        if last is not None:
-            for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
-                self._empty_commit()
-
     def _truncate(self) -> None:
         """Delete the versions that need vectors, or refuse."""
         snapshot = self.opened()
@@ -296,7 +286,7 @@ class _Downgrade:
             if last is None:
                 return
         when = "later" if allowed is None else f"after {moment(allowed)}"
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"the protocol of {snapshot.table} cannot be lowered yet: versions up to {last} in its"
             f" history need deletion vectors, and may be deleted {when}"
             f" ({Property.TRUNCATED_HISTORY_RETENTION}). The newest version has no vectors any"
@@ -353,7 +343,9 @@ class _Downgrade:
         snapshot = open_snapshot(self.opened().storage, version)
         write_checkpoint(snapshot, one_entry_each=True)
         if version not in checkpoints_after(snapshot, version - 1):
-            raise FormatError("a checkpoint did not arrive", path=snapshot.table, expected=version)
+            raise errors.FormatError(
+                "a checkpoint did not arrive", path=snapshot.table, expected=version
+            )
         self._checkpoints += 1
 
     def _commit(self, operation: str, prepare: Prepare, *, is_last: bool = False) -> WriteReport:

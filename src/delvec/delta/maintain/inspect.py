@@ -148,7 +148,10 @@ def freed(
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> figures.Freed:
     """Return what a purge would free, by the log, and what a vacuum would, by a listing."""
-    found = figures.Freed(rewrite=_purged(snapshot))
+    files, chosen = snapshot.files, snapshot.files.has_vector
+    written = int(live_bytes(files)[chosen].sum())
+    purged = figures.Rewritten(int(chosen.sum()), int(files.sizes[chosen].sum()), written)
+    found = figures.Freed(rewrite=purged)
     try:
         retention = retention_of(snapshot)
         require_writable(snapshot, "vacuum")
@@ -199,13 +202,6 @@ def vector_history(snapshot: Snapshot, times: CommitTimes, limit: int) -> Vector
     ]
     stamps = np.array([moment for _, moment, _ in moments], dtype=np.int64)
     return VectorHistory(tuple(made), _births(snapshot, events, effect, codes, stamps))
-
-
-def _purged(snapshot: Snapshot) -> figures.Rewritten:
-    files = snapshot.files
-    chosen = files.has_vector
-    written = int(live_bytes(files)[chosen].sum())
-    return figures.Rewritten(int(chosen.sum()), int(files.sizes[chosen].sum()), written)
 
 
 def _with_dead_files(
@@ -303,7 +299,6 @@ def _effects(events: pa.Table) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
 def _states(
     snapshot: Snapshot, events: pa.Table, effect: NDArray[np.int64], commits: int
 ) -> NDArray[np.int64]:
-    """Return files, vectors and deleted rows after each commit."""
     files = snapshot.files
     newest = np.array([len(files), files.has_vector.sum(), files.deleted_rows.sum()])
     changes = np.zeros((commits, 3), dtype=np.int64)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from delvec import errors
 from delvec.delta.log.paths import LOG
 from delvec.delta.schema.partition_values import folder_values, parse_partition_value, shared_text
 from delvec.delta.schema.traversal import map_fields, nullable
@@ -40,13 +41,6 @@ from delvec.delta.schema.types import (
 )
 from delvec.delta.vacuum.candidates import table_of
 from delvec.documents import parse_json, whole_number
-from delvec.errors import (
-    FormatError,
-    InvalidArgumentError,
-    ObjectNotFoundError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-)
 from delvec.parquet.readable import readable
 from delvec.report.format import format_count
 from delvec.report.hints import Wording, call, format_hint
@@ -66,7 +60,6 @@ _ALIASES: Final = {
     "tinyint": "byte",
     "bool": "boolean",
 }
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _PHYSICAL: Final = {
     "BOOLEAN": "boolean",
     "INT32": "integer",
@@ -126,11 +119,17 @@ def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
     committed = committed_keys(storage)
     if committed is not None:
         listed, found = found, [info for info in found if info.key in committed]
-        _require_listed(storage, committed, found)
+        if gone := sorted({*committed}.difference(info.key for info in found)):
+            raise errors.ObjectNotFoundError(  # its rows would be missing
+                f"{format_count(len(gone), 'file')} that the log of the stream names"
+                f" {'is' if len(gone) == 1 else 'are'} not in {storage.root}: {gone[0]}",
+                uri=storage.uri_of(gone[0]),
+                hint="restore what is gone from a copy; Spark cannot read the folder either",
+            )
         left = format_count(len(listed) - len(found), "file")
         notes.append(f"the files are those that the log of a stream names; left out: {left}")
     if not found:
-        raise TableNotFoundError(
+        raise errors.TableNotFoundError(
             f"there are no Parquet files in {storage.root}",
             table=storage.root,
             hint=format_hint("is the path right? {} makes an empty table", call("create")),
@@ -149,7 +148,7 @@ def partition_folders(
     for key, pairs in zip(keys, found, strict=True):
         has = tuple(name for name, _ in pairs)
         if [name.lower() for name in has] != [name.lower() for name in names]:
-            raise InvalidArgumentError(
+            raise errors.InvalidArgumentError(
                 f"{key} in {root} is {_shown(has)}, by its folders, and {like} is {_shown(names)}",
                 hint=format_hint(
                     "{} names the columns in the order of the folders; move files that are no part"
@@ -164,7 +163,14 @@ def partition_folders(
         for name, column in zip(names, columns, strict=True)
     )
     for field, column in zip(fields, columns, strict=True):
-        _require_values(field, column, root)
+        for text in {value for value in column if value is not None}:
+            try:
+                parse_partition_value(text, field.type)
+            except errors.FormatError as error:  # noqa: PERF203 - for distinct values only
+                raise errors.InvalidArgumentError(
+                    f"the folder {field.name}={text} of {root} has a value that is no {field.type}",
+                    hint=f"give another type: partition_by={{'{field.name}': 'string'}}",
+                ) from error
     spelled = [
         tuple(shared_text([text], field.type) for field, text in zip(fields, row, strict=True))
         for row in values
@@ -173,16 +179,18 @@ def partition_folders(
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
-    written = (footer.metadata or {}).get(_SPARK_SCHEMA)
+    written = (footer.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
     if written is not None:
         try:
             parsed = parse_schema(written.decode())
-        except UnsupportedFeatureError as error:
+        except errors.UnsupportedFeatureError as error:
             error.message = f"{error.message} (in {path})"
             error.needed_by = path
             raise
         except ValueError as error:
-            raise FormatError("the schema that Spark left is unreadable", path=path) from error
+            raise errors.FormatError(
+                "the schema that Spark left is unreadable", path=path
+            ) from error
         return map_fields(nullable(parsed), _plain)
     with readable(path, "the schema is unreadable"):
         stored = footer.schema.to_arrow_schema()
@@ -205,17 +213,6 @@ def merged(
     return StructType((*fields, *by_name.values()))
 
 
-def _require_listed(storage: Storage, keys: Collection[str], found: Sequence[FileInfo]) -> None:
-    """Refuse a folder that lacks files which it should have: their rows would be missing."""
-    if gone := sorted({*keys}.difference(info.key for info in found)):
-        raise ObjectNotFoundError(
-            f"{format_count(len(gone), 'file')} that the log of the stream names"
-            f" {'is' if len(gone) == 1 else 'are'} not in {storage.root}: {gone[0]}",
-            uri=storage.uri_of(gone[0]),
-            hint="restore what is gone from a copy; Spark cannot read the folder either",
-        )
-
-
 def _is_hidden(folders: Sequence[str], name: str) -> bool:
     """Return whether Delta ignores a file; folders of partitions may begin with anything."""
     return name.startswith(("_", ".")) or any(
@@ -234,7 +231,7 @@ def _require_plain(storage: Storage, folders: Sequence[str], name: str) -> None:
     elif SINK_LOG in folders and folders != [SINK_LOG]:
         what = f"the target of a stream, whose log in {SINK_LOG} tells which files count"
     if what:
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"{storage.root} cannot be converted: {where} is {what}",
             feature=what,
             needed_by=storage.root,
@@ -263,7 +260,7 @@ def _asked(partition_by: object) -> tuple[tuple[str, ...] | None, dict[str, Prim
             return partition_by.names, plain
     elif isinstance(partition_by, list | tuple) and all(isinstance(n, str) for n in partition_by):
         return tuple(partition_by), {}
-    raise InvalidArgumentError(
+    raise errors.InvalidArgumentError(
         f"partition_by is a mapping from columns to primitive types, or a list of columns, not"
         f" {partition_by!r}",
         hint="such as partition_by={'day': 'date', 'shop': 'int'}",
@@ -277,12 +274,12 @@ def _pairs(key: str) -> list[tuple[str, str | None]]:
         if not sign:
             continue
         if not name or not text:
-            raise InvalidArgumentError(
+            raise errors.InvalidArgumentError(
                 f"the folder {part!r} of {key} has no partition column, or no value",
                 hint="move the folder elsewhere",
             )
         if _NOT_ASCII.search(part):
-            raise InvalidArgumentError(
+            raise errors.InvalidArgumentError(
                 f"the folder {part!r} of {key} can be read in two ways: Spark takes each %xx for a"
                 " character, others for a byte of UTF-8",
                 hint="rename the folder: letters beyond ASCII stand as they are in names of"
@@ -310,22 +307,11 @@ def _inferred(name: str, values: Iterable[str | None], root: str) -> PrimitiveTy
     if texts and not doubtful:
         return PrimitiveType("string")
     example = f"{doubtful[0]!r}, for example," if doubtful else "null, its only value,"
-    raise InvalidArgumentError(
+    raise errors.InvalidArgumentError(
         f"the type of the partition column {name} of {root} cannot be told: {example} may be meant"
         " as one of several",
         hint=f"name it: partition_by={{'{name}': 'string'}}",
     )
-
-
-def _require_values(field: Field, values: Iterable[str | None], root: str) -> None:
-    for text in {value for value in values if value is not None}:
-        try:
-            parse_partition_value(text, field.type)
-        except FormatError as error:  # noqa: PERF203 - for distinct values only
-            raise InvalidArgumentError(
-                f"the folder {field.name}={text} of {root} has a value that is no {field.type}",
-                hint=f"give another type: partition_by={{'{field.name}': 'string'}}",
-            ) from error
 
 
 def _plain(field: Field) -> Field:
@@ -371,7 +357,7 @@ def _primitive(column: Any, where: str, path: str) -> str:  # noqa: ANN401
         shown, hint = _NANOSECONDS
     elif kind == "Decimal":
         shown = f"a decimal of {logical['precision']} digits"
-    raise UnsupportedFeatureError(
+    raise errors.UnsupportedFeatureError(
         f"column {where} of {path} is {shown}, which Delta tables do not have",
         feature=kind,
         needed_by=path,
@@ -392,7 +378,7 @@ def _merged(kind: DataType, other: DataType, where: tuple[str, ...], path: str) 
     both = (str(kind), str(other))
     if all(name in _WIDTHS for name in both):
         return PrimitiveType(max(both, key=lambda name: _WIDTHS[name]))
-    raise InvalidArgumentError(
+    raise errors.InvalidArgumentError(
         f"column {'.'.join(where)} is {other} in {path}, and {kind} in files before it",
         hint="write these files again with one type, or move them elsewhere",
     )
@@ -412,7 +398,7 @@ def committed_keys(storage: Storage) -> frozenset[str] | None:
     needed = range(max(whole, default=0), max(numbers, default=-1) + 1)
     missing = next((number for number in needed if number not in batches), None)
     if missing is not None:
-        raise FormatError(
+        raise errors.FormatError(
             "a batch of the stream's log is missing",
             path=storage.uri_of(f"{SINK_LOG}/{missing}"),
             expected=f"batches {needed[0]} to {needed[-1]}",
@@ -427,7 +413,7 @@ def _keys(storage: Storage, batch: str) -> Iterator[str]:
     uri, home = storage.uri_of(batch), f"{locate(storage.root).name}/"
     version, *lines = storage.read(batch).decode("utf-8", "replace").rstrip("\n").split("\n")
     if version != _VERSION:
-        raise FormatError(
+        raise errors.FormatError(
             "a batch of the stream's log has another form",
             path=uri,
             expected=f"{_VERSION} in the first line",
@@ -438,7 +424,7 @@ def _keys(storage: Storage, batch: str) -> Iterator[str]:
         entry = parse_json(line, "an entry of the stream's log", path=uri)
         named = entry.get("path") if isinstance(entry, dict) else None
         if not isinstance(named, str) or entry.get("action") != "add":
-            raise FormatError(
+            raise errors.FormatError(
                 "an entry of the stream's log adds no file",
                 path=uri,
                 found=repr(line[:100]),
@@ -446,7 +432,7 @@ def _keys(storage: Storage, batch: str) -> Iterator[str]:
             )
         name = locate_decoded(unquote(named)).name
         if not name.startswith(home):
-            raise FormatError(
+            raise errors.FormatError(
                 "the stream's log names a file outside of the folder, as after it was moved",
                 path=uri,
                 expected=f"a file below {storage.root}",

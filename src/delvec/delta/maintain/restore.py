@@ -33,14 +33,7 @@ from delvec.delta.schema.column_metadata import Identity, identity_fields, with_
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.delta.schema.protocol import FEATURES, Protocol
 from delvec.delta.skipping.predicate import Always
-from delvec.delta.write.change import (
-    ROW_TRACKING_DOMAIN,
-    Change,
-    Operation,
-    ReadSet,
-    assign_row_ids,
-    high_water_mark,
-)
+from delvec.delta.write import change as write_change
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.documents import parse_json
@@ -64,15 +57,6 @@ def clustered_by(domains: Mapping[str, str]) -> Sequence[Sequence[str]]:
     if not isinstance(found, list) or not all(isinstance(path, list) for path in found):
         raise FormatError(f"{what} names no columns", expected=_NO_CLUSTERING)
     return found
-
-
-def restored_clustering(newest: Snapshot, wanted: Snapshot) -> dict[str, str]:
-    """Return the clustering columns of the wanted version as a domain; empty if nothing changes.
-
-    Other domains belong to applications and stay as they are, as with delta-spark.
-    """
-    now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
-    return {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
 
 
 def _united(newest: Snapshot, wanted: Snapshot) -> Protocol:
@@ -144,7 +128,9 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
             difference = _Difference.of(newest, wanted)
             protocol = _united(newest, wanted)
             metadata = _lasting(newest.metadata, wanted.metadata, protocol)
-            domains: dict[str, str] = restored_clustering(newest, wanted)
+            # Domains of applications stay as they are, as with delta-spark.
+            now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
+            domains = {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
             added = difference.added
         is_same = TableState(protocol, metadata) == TableState.of(newest)
         if is_same and not difference.is_one and not domains:
@@ -155,15 +141,17 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
             require_files(attempt.storage, entries, version=version, others=others, what="restored")
             require_kept(newest, wanted, added)
         bodies = [add_again(entry, data_change=True) for entry in entries]
-        mark = high_water_mark(wanted.domains.get(ROW_TRACKING_DOMAIN))
-        if mark > high_water_mark(newest.domains.get(ROW_TRACKING_DOMAIN)):
+        mark = write_change.high_water_mark(wanted.domains.get(write_change.ROW_TRACKING_DOMAIN))
+        if mark > write_change.high_water_mark(
+            newest.domains.get(write_change.ROW_TRACKING_DOMAIN)
+        ):
             # Row tracking was dropped in between, and its mark with it.
-            bodies, mark = assign_row_ids(bodies, mark, newest.version + 1)
-            domains[ROW_TRACKING_DOMAIN] = f'{{"rowIdHighWaterMark":{mark}}}'
+            bodies, mark = write_change.assign_row_ids(bodies, mark, newest.version + 1)
+            domains[write_change.ROW_TRACKING_DOMAIN] = f'{{"rowIdHighWaterMark":{mark}}}'
         kept = difference.kept_paths
-        reads = ReadSet(Always(), files=kept, row_wise=False)
-        change = Change(
-            Operation("RESTORE", parameters, difference.metrics, reads),
+        reads = write_change.ReadSet(Always(), files=kept, row_wise=False)
+        change = write_change.Change(
+            write_change.Operation("RESTORE", parameters, difference.metrics, reads),
             removed=tuple(newest.files.entries(difference.removed)),
             added=tuple(bodies),
             re_added=_with_ids(newest, wanted, kept),

@@ -122,13 +122,11 @@ class PartBuilder:
         return sum(piece.num_rows for piece in self._pieces)
 
     def add(self, entries: pa.Table, change: str | None) -> None:
-        """Add files with one type of change; None where each row has its own."""
         types = pa.repeat(pa.scalar(change, pa.string()), entries.num_rows)
         entries = entries.append_column(CHANGE_TYPE, types)
         self._pieces.append(entries.select(self._schema.names))
 
     def extend(self, other: PartBuilder, mask: pa.Array | None = None) -> None:
-        """Add the entries of another builder, or those of a mask."""
         table = other.table
         self._pieces.append(table if mask is None else table.filter(mask))
 
@@ -158,7 +156,6 @@ class FeedCommit:
 
     @classmethod
     def of(cls, commit: LogFile, actions: JsonActions, times: CommitTimes) -> FeedCommit:
-        """Read what the feed needs of a commit."""
         info = read_commit_info(actions)
         moment = times.of_read(commit, info) * 1000
         return cls(actions, commit.first, moment, not _only_copies(info))

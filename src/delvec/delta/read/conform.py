@@ -52,7 +52,11 @@ class Conformer:
         if isinstance(data_type, StructType):
             return self._struct(array, data_type, where)
         if isinstance(data_type, ArrayType):
-            return self._list(array, data_type, where)
+            if not types.is_list(array.type) and _is_list_like(array.type):
+                array = array.cast(pa.list_(array.type.value_field))
+            self._require(types.is_list, array, data_type, where)
+            elements = self.conform(array.values, data_type.element, f"{where}.element")
+            return _list_of(elements, arrow_type(data_type), array)
         if isinstance(data_type, MapType):
             return self._map(array, data_type, where)
         if data_type.name == "variant":
@@ -71,13 +75,6 @@ class Conformer:
                 else self.conform(array.field(index), field.type, f"{where}.{field.name}")
             )
         return _struct_of(children, arrow_type(data_type), array)
-
-    def _list(self, array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
-        if not types.is_list(array.type) and _is_list_like(array.type):
-            array = array.cast(pa.list_(array.type.value_field))
-        self._require(types.is_list, array, data_type, where)
-        elements = self.conform(array.values, data_type.element, f"{where}.element")
-        return _list_of(elements, arrow_type(data_type), array)
 
     def _map(self, array: pa.Array, data_type: MapType, where: str) -> pa.Array:
         self._require(types.is_map, array, data_type, where)
@@ -106,17 +103,6 @@ class Conformer:
             raise self._mismatch(array, variant, where)
         return Conformer(self.path).conform(array, _VARIANT, where)
 
-    def _require_utf8(self, array: pa.Array, where: str) -> None:
-        """Refuse bytes that are no text: Arrow takes them, and fails whoever looks at them."""
-        try:
-            array.cast(pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise FormatError(
-                f"column {where} holds a string that is not UTF-8",
-                path=self.path,
-                hint="read the table by to_df(), or without this column",
-            ) from error
-
     def _primitive(self, array: pa.Array, data_type: PrimitiveType, where: str) -> pa.Array:
         target = arrow_type(data_type)
         if array.type != target:
@@ -132,21 +118,27 @@ class Conformer:
                     found=array.type,
                 ) from error
         if types.is_string(target):
-            self._require_utf8(array, where)
+            try:  # Arrow takes bytes that are no text, and fails whoever looks at them
+                array.cast(pa.binary()).cast(pa.string())
+            except pa.ArrowInvalid as error:
+                raise FormatError(
+                    f"column {where} holds a string that is not UTF-8",
+                    path=self.path,
+                    hint="read the table by to_df(), or without this column",
+                ) from error
         if self.old_calendar and data_type.name in _FIRST_SAFE:
-            self._refuse_old_dates(array, data_type.name, where)
+            first = pc.min(
+                array.view(pa.int32() if data_type.name == "date" else pa.int64())
+            ).as_py()
+            if first is not None and first < _FIRST_SAFE[data_type.name]:
+                raise UnsupportedFeatureError(
+                    f"column {where} of {self.path} holds old dates in the calendar of Spark 2,"
+                    " which delvec does not read",
+                    feature="legacy calendar",
+                    needed_by=self.path,
+                    hint="rewrite the file with Spark 3 or later",
+                )
         return array
-
-    def _refuse_old_dates(self, array: pa.Array, name: str, where: str) -> None:
-        first = pc.min(array.view(pa.int32() if name == "date" else pa.int64())).as_py()
-        if first is not None and first < _FIRST_SAFE[name]:
-            raise UnsupportedFeatureError(
-                f"column {where} of {self.path} holds old dates in the calendar of Spark 2, which"
-                " delvec does not read",
-                feature="legacy calendar",
-                needed_by=self.path,
-                hint="rewrite the file with Spark 3 or later",
-            )
 
     def _require(
         self, test: Callable[[pa.DataType], bool], array: pa.Array, data_type: DataType, where: str
@@ -185,7 +177,6 @@ def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: 
 
 
 def has_field_ids(stored: Sequence[pa.Field]) -> bool:
-    """Tell whether the columns of a file have ids, which column mapping by id needs."""
     return any(FIELD_ID in (each.metadata or {}) for each in stored)
 
 

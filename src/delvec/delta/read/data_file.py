@@ -172,7 +172,6 @@ class ParquetData:
 
     @cached_property
     def _leaves(self) -> list[range]:
-        """The Parquet columns of each column of the file, by index."""
         counts = [leaf_count(field.type) for field in self.parquet.schema_arrow]
         starts = list(accumulate(counts, initial=0))
         found = self.parquet.metadata.num_columns
@@ -186,7 +185,6 @@ class ParquetData:
         return [range(start, end) for start, end in pairwise(starts)]
 
     def _ranges(self, group: int) -> list[tuple[int, int]]:
-        """Return start and length of all column chunks that will be read."""
         chunks = self.parquet.metadata.row_group(group)
         ranges = []
         for place in self._places:

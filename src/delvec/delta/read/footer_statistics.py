@@ -378,7 +378,6 @@ def _number(raw: float) -> float | None:
 
 
 def string_of(raw: bytes) -> str | None:
-    """Decode a bound of strings; None if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:  # cut inside a character by a writer that keeps bounds short

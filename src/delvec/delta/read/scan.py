@@ -157,7 +157,6 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
 
 
 def is_understood(predicate: Predicate, schema: StructType) -> bool:
-    """Tell whether Arrow can evaluate a predicate exactly."""
     return isinstance(predicate, Always) or to_arrow(predicate, schema) is not None
 
 
@@ -186,7 +185,13 @@ def read_file(
     """
     if vector is None and file.descriptor is not None:
         raise InvalidArgumentError(f"{file.path} has a deletion vector, which was not passed")
-    constants = _partition_scalars(storage, file, scan)
+    constants = {}  # by logical name; null where the log has no value
+    for name in scan.partition_columns:
+        field = scan.schema.field(name)
+        text = file.partition_values.get(field.physical_name)
+        with add_location(file.path if is_absolute(file.path) else storage.uri_of(file.path)):
+            value = parse_partition_value(text, field.type, scan.time_zone)
+        constants[field.name] = pa.scalar(value, arrow_type(field.type))
     stored = StructType(tuple(f for f in scan.needed_fields if f.name not in constants))
     with open_data_file(storage, file, stored, mapping_mode=scan.mapping_mode) as data:
         data.check_vector(vector)
@@ -297,18 +302,6 @@ def _filtered(table: pa.Table, row_filter: pc.Expression) -> pa.Table:
         acero.Declaration("filter", acero.FilterNodeOptions(row_filter)),
     ]
     return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-
-
-def _partition_scalars(storage: Storage, file: DataFile, scan: Scan) -> dict[str, pa.Scalar]:
-    """Return the values of the partition columns by logical name; null where the log has none."""
-    scalars = {}
-    for name in scan.partition_columns:
-        field = scan.schema.field(name)
-        text = file.partition_values.get(field.physical_name)
-        with add_location(file.path if is_absolute(file.path) else storage.uri_of(file.path)):
-            value = parse_partition_value(text, field.type, scan.time_zone)
-        scalars[field.name] = pa.scalar(value, arrow_type(field.type))
-    return scalars
 
 
 def _matching_groups(

@@ -117,7 +117,6 @@ def names_in(expression: str) -> frozenset[str]:
 
 
 def allowed_functions(kind: Kind) -> frozenset[str]:
-    """Return the functions that expressions of a kind may call, in lower case."""
     return _ALLOWED[kind]
 
 

@@ -146,7 +146,10 @@ def check_properties(properties: Mapping[str, Any]) -> CheckedProperties:
         if lower in _NOT_STORED or lower == _IGNORED:
             continue
         if lower.startswith(_FEATURE):
-            features.add(_wanted_feature(name, text))
+            if text.lower() not in ("supported", "enabled"):
+                hint = "features are set to 'supported'"
+                raise InvalidArgumentError(f"{name} is {text!r}", hint=hint)
+            features.add(feature_name(name[len(_FEATURE) :]))
         elif lower.startswith(CONSTRAINT):
             constraints[name[len(CONSTRAINT) :]] = text
         elif lower.startswith("delta."):
@@ -162,12 +165,6 @@ def _as_string(name: str, value: object) -> str:
     if isinstance(value, (str, int, float)):
         return str(value).strip() if name.lower().startswith("delta.") else str(value)
     raise InvalidArgumentError(f"property {name} is {value!r}", hint="properties are strings")
-
-
-def _wanted_feature(name: str, text: str) -> str:
-    if text.lower() not in ("supported", "enabled"):
-        raise InvalidArgumentError(f"{name} is {text!r}", hint="features are set to 'supported'")
-    return feature_name(name[len(_FEATURE) :])
 
 
 def _known(name: str, text: str) -> KnownProperty:

@@ -97,8 +97,6 @@ def map_fields(schema: StructType, change: Callable[[Field], Field]) -> StructTy
 def change_struct(
     schema: StructType, path: Sequence[str], change: Callable[[StructType], StructType]
 ) -> StructType:
-    """Return a schema in which the struct that a path leads to is changed."""
-
     def inside(kind: _T, steps: Sequence[Field]) -> _T:
         if steps:
             new = replace(steps[0], type=inside(steps[0].type, steps[1:]))

@@ -299,7 +299,14 @@ def _parse_type(value: object, mode: MappingMode, where: str) -> DataType:
         raise FormatError(f"{where} has no type", found=repr(value)[:80])
     kind = value.get("type")
     if kind == "struct":
-        return _parse_struct(value.get("fields"), mode, where)
+        fields = value.get("fields")
+        if not isinstance(fields, list):
+            raise FormatError(f"{where} has no fields", found=repr(fields)[:80])
+        parsed = tuple(_parse_field(each, mode, where) for each in fields)
+        _refuse_twins("name", [each.name for each in parsed], where)
+        _refuse_twins("physical name", [each.physical_name for each in parsed], where)
+        _refuse_twins("id", [each.field_id for each in parsed if each.field_id is not None], where)
+        return StructType(parsed)
     if kind == "array":
         return ArrayType(
             _parse_type(value.get("elementType"), mode, f"{where}.element"),
@@ -330,16 +337,6 @@ def _parse_primitive(text: str, where: str) -> PrimitiveType:
     raise UnsupportedFeatureError(
         f"{where} has a type that delvec does not know: {text[:80]}", feature=text[:80]
     )
-
-
-def _parse_struct(fields: object, mode: MappingMode, where: str) -> StructType:
-    if not isinstance(fields, list):
-        raise FormatError(f"{where} has no fields", found=repr(fields)[:80])
-    parsed = tuple(_parse_field(each, mode, where) for each in fields)
-    _refuse_twins("name", [each.name for each in parsed], where)
-    _refuse_twins("physical name", [each.physical_name for each in parsed], where)
-    _refuse_twins("id", [each.field_id for each in parsed if each.field_id is not None], where)
-    return StructType(parsed)
 
 
 def _refuse_twins(what: str, seen: Sequence[object], where: str) -> None:

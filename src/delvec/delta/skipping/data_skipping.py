@@ -170,7 +170,6 @@ def _excludes(low: pa.Array, high: pa.Array, op: Operator, literal: pa.Scalar) -
 
 
 def _excludes_all(low: pa.Array, high: pa.Array, literals: pa.Array) -> pa.Array | None:
-    """Tell where none of some values is between the limits."""
     if pa.types.is_floating(low.type) and pc.any(pc.is_nan(literals)).as_py():
         return None
     low, high = low.cast(literals.type), high.cast(literals.type)

@@ -337,7 +337,11 @@ def _leaf(
         case Comparison(_, op, _):
             return _compared(column, op, literals[0])
         case In():
-            return _is_in(column, literals)
+            if pa.types.is_floating(literals.type):  # Arrow's sets tell 0.0 from -0.0
+                zeros = pa.array([0.0, -0.0], literals.type)
+                if pc.any(pc.equal(literals, zeros[0])).as_py():
+                    literals = pa.concat_arrays([literals, zeros])
+            return column.isin(literals)
         case StartsWith(_, prefix):
             return pc.starts_with(column, prefix)
 
@@ -350,14 +354,6 @@ def values_of(predicate: Comparison | In | StartsWith) -> tuple[object, ...]:
             return values
         case StartsWith(_, prefix):
             return (prefix,)
-
-
-def _is_in(column: pc.Expression, values: pa.Array) -> pc.Expression:
-    if pa.types.is_floating(values.type):  # Arrow's sets tell 0.0 from -0.0
-        zeros = pa.array([0.0, -0.0], values.type)
-        if pc.any(pc.equal(values, zeros[0])).as_py():
-            values = pa.concat_arrays([values, zeros])
-    return column.isin(values)
 
 
 def _compared(column: pc.Expression, op: Operator, value: pa.Scalar) -> pc.Expression:

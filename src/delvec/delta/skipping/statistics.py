@@ -92,7 +92,6 @@ def is_ordered(kind: DataType) -> bool:
 
 
 def prefix_length(metadata: Metadata) -> int:
-    """Return the number of characters that statistics keep of a string."""
     return _number(metadata, Property.STRING_PREFIX_LENGTH, 32)
 
 

@@ -206,16 +206,13 @@ class TableChecks(TableHandle):
         )
         if self.spark is not None:
             return report
-        return _with_sessions(report, ", storage_options" if self.storage.options else "")
-
-
-def _with_sessions(report: InspectReport, more: str) -> InspectReport:
-    """Name a session in calls that need one, for a table that was opened without."""
-    opened = f"DeltaTable.for_path(spark, {report.table!r}{more})"
-    calls = tuple(
-        replace(each, call=f"{opened}.{each.call.removeprefix('t.')}")
-        if each.action in _ON_SPARK
-        else each
-        for each in report.advice
-    )
-    return replace(report, advice=calls)
+        # Calls that need a session name one, since the table was opened without.
+        more = ", storage_options" if self.storage.options else ""
+        opened = f"DeltaTable.for_path(spark, {report.table!r}{more})"
+        calls = tuple(
+            replace(each, call=f"{opened}.{each.call.removeprefix('t.')}")
+            if each.action in _ON_SPARK
+            else each
+            for each in report.advice
+        )
+        return replace(report, advice=calls)

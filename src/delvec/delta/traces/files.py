@@ -80,7 +80,6 @@ class StoredFiles:
 
 
 def stored_files(storage: Storage) -> StoredFiles:
-    """List all files below the table's folder, hidden ones included."""
     return _stored(_listed(storage, ""))
 
 
@@ -262,7 +261,6 @@ def plain_files(metadata: Metadata, root: str, files: Sequence[DataFile]) -> Fil
 
 
 def _folders(paths: pa.Array) -> list[str]:
-    """Return the folders of files, without that of the table."""
     folders = pc.replace_substring_regex(paths, "/?[^/]*$", "").unique().to_pylist()
     return [each for each in folders if each]
 

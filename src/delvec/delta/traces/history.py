@@ -17,14 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delvec.delta.log.actions import (
-    STRING_MAP,
-    TYPES,
-    JsonActions,
-    Kind,
-    from_json_of_all,
-    read_state_change,
-)
+from delvec.delta.log import actions as log_actions
 from delvec.delta.log.paths import canonicalize_paths, inside_names
 from delvec.delta.log.replay import read_log_files
 from delvec.delta.log.segment import LogFile, list_commits, oldest_version
@@ -34,8 +27,8 @@ from delvec.errors import FormatError
 from delvec.vector import Descriptor
 
 _AT_ONCE: Final = 64
-_KINDS: Final[tuple[Kind, ...]] = ("add", "remove", "cdc")
-_VECTOR: Final = TYPES["add"].field("deletionVector").type
+_KINDS: Final[tuple[log_actions.Kind, ...]] = ("add", "remove", "cdc")
+_VECTOR: Final = log_actions.TYPES["add"].field("deletionVector").type
 _SCHEMA: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -43,7 +36,7 @@ _SCHEMA: Final = pa.schema(
         ("kind", pa.string()),
         ("time", pa.int64()),
         ("deletionVector", _VECTOR),
-        ("partitionValues", STRING_MAP),
+        ("partitionValues", log_actions.STRING_MAP),
     ]
 )
 # The version of a tombstone that only a checkpoint has.
@@ -171,20 +164,20 @@ class _Builder:
         }
         self._pieces.append(pa.table(columns, schema=_SCHEMA))
 
-    def take(self, commits: Sequence[LogFile], read: Sequence[JsonActions]) -> None:
+    def take(self, commits: Sequence[LogFile], read: Sequence[log_actions.JsonActions]) -> None:
         """Take some commits, together; see `from_json_of_all`."""
         for commit, actions in zip(commits, read, strict=True):
-            _, metadata = read_state_change(actions)
+            _, metadata = log_actions.read_state_change(actions)
             if metadata is not None:
                 self._take_metadata(commit.first, metadata)
         numbers = np.array([commit.first for commit in commits], dtype=np.int64)
         for kind in _KINDS:
             if any(b'"%s"' % kind.encode() in each.data for each in read):
-                found, at = from_json_of_all(read, kind, list(self._names))
+                found, at = log_actions.from_json_of_all(read, kind, list(self._names))
                 self._add(kind, self._own_values(kind, found, numbers[at]), numbers[at])
 
     def _own_values(
-        self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]
+        self, kind: log_actions.Kind, found: pa.StructArray, versions: NDArray[np.int64]
     ) -> pa.StructArray:
         """Drop partition values of columns that were none at the time of an action.
 
@@ -204,14 +197,16 @@ class _Builder:
             own = next((names for first, names in epochs if first <= version), epochs[-1][1])
             kept.append(pairs and [each for each in pairs if each[1] is not None or each[0] in own])
         arrays = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
-        arrays["partitionValues"] = pa.array(kept, STRING_MAP)
+        arrays["partitionValues"] = pa.array(kept, log_actions.STRING_MAP)
         return pa.StructArray.from_arrays(list(arrays.values()), list(arrays))
 
     def _take_metadata(self, version: int, metadata: Metadata) -> None:
         self._epochs.append(Epoch(version, metadata))
         self._names |= dict.fromkeys(field.physical_name for field in metadata.partition_fields)
 
-    def _add(self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]) -> None:
+    def _add(
+        self, kind: log_actions.Kind, found: pa.StructArray, versions: NDArray[np.int64]
+    ) -> None:
         fields = {field.name: pc.struct_field(found, [field.name]) for field in found.type}
         count, root = len(found), self._snapshot.table
         columns = {

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from delvec import errors
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.conform import Conformer, find_field
@@ -29,13 +30,6 @@ from delvec.delta.traces.files import Suspect
 from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
 from delvec.delta.traces.report import Schedule, TracePlace
 from delvec.delta.traces.values import Redaction
-from delvec.errors import (
-    DelvecError,
-    FormatError,
-    InvalidArgumentError,
-    ObjectNotFoundError,
-    UnsupportedFeatureError,
-)
 from delvec.storage import Storage
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
@@ -128,7 +122,7 @@ class TupleCondition:
         schema = metadata.schema
         predicate = parse_filters(self.filters, schema)
         if to_arrow(predicate, schema) is None:
-            raise InvalidArgumentError(f"{self.text} cannot be evaluated without Spark")
+            raise errors.InvalidArgumentError(f"{self.text} cannot be evaluated without Spark")
         paths = sorted(columns_of(predicate))
         columns = tuple(resolve(schema, path, structs_only=True) for path in paths)
         return Reading(metadata, predicate, columns)
@@ -161,7 +155,7 @@ def readings_of(condition: Condition, epochs: Sequence[Epoch]) -> Readings:
     for number, epoch in enumerate(epochs):
         try:
             reading = condition.reading(epoch.metadata)
-        except InvalidArgumentError as error:
+        except errors.InvalidArgumentError as error:
             refused = refused or error
             by_epoch[epoch.first] = None
             continue
@@ -202,7 +196,6 @@ def readings_for(
 
 
 def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:
-    """Whether the columns of a file can be read as the types of a reading."""
     by_id = reading.metadata.mapping_mode == "id"
     parts = {field.name for field in reading.metadata.partition_fields}
     try:
@@ -211,7 +204,7 @@ def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:
             if field.name not in parts and place is not None:
                 nothing = pa.array([], stored.field(place).type)
                 Conformer(path, by_id=by_id).conform(nothing, field.type, field.name)
-    except (FormatError, UnsupportedFeatureError):
+    except (errors.FormatError, errors.UnsupportedFeatureError):
         return False
     return True
 
@@ -221,14 +214,13 @@ def footers(storage: Storage, files: Sequence[DataFile]) -> list[pa.Schema | str
     read = read_schemas(storage, [(file.path, file.size) for file in files])
     return [
         f"not a readable Parquet file ({' '.join(each.describe().split())[:200]})"
-        if isinstance(each, DelvecError)
+        if isinstance(each, errors.DelvecError)
         else each
         for each in read
     ]
 
 
 def is_dropped(reading: Reading, newest: Metadata) -> bool:
-    """Return whether the newest definition of a table lacks a column of a reading."""
     return any(find(newest.schema, name, physical=True) is None for name in reading.names)
 
 
@@ -284,9 +276,9 @@ def _positions(storage: Storage, file: DataFile, scan: Scan) -> Bitmap | str | N
             batch.column(POSITION_COLUMN).to_numpy()
             for batch in read_file(storage, file, scan, vector=None)
         ]
-    except ObjectNotFoundError:
+    except errors.ObjectNotFoundError:
         return None
-    except DelvecError as error:
+    except errors.DelvecError as error:
         return error.describe()
     return Bitmap(np.concatenate(batches)) if batches else None
 
@@ -313,7 +305,7 @@ def _stores_all(
     fields = [each[0] for each in reading.columns if each[0].physical_name not in besides]
     try:
         places = [find_field(list(stored), each, by_id=by_id, path=path) for each in fields]
-    except FormatError:  # more than once
+    except errors.FormatError:  # more than once
         return True
     return None not in places
 
@@ -322,12 +314,12 @@ def _in_live_file(
     history: LogHistory,
     suspect: Suspect,
     rows: Bitmap,
-    vector: Bitmap | DelvecError | None,
+    vector: Bitmap | errors.DelvecError | None,
     facts: FileFacts,
     schedule: Schedule,
 ) -> Iterator[TracePlace]:
     file, detail, deleted = suspect.file, "", Bitmap()
-    if isinstance(vector, DelvecError):
+    if isinstance(vector, errors.DelvecError):
         detail = f"its vector cannot be read, so rows may be deleted: {vector.describe()}"
     elif vector is not None:
         deleted = rows & vector
@@ -350,17 +342,19 @@ def _last_with(storage: Storage, file: DataFile, facts: FileFacts, rows: Bitmap)
     for version, descriptor in reversed(facts.vectors):
         [vector] = _vectors(storage, [replace(file, descriptor=descriptor)])
         # A version whose vector is gone cannot be read.
-        if not isinstance(vector, DelvecError) and not rows.issubset(vector or Bitmap()):
+        if not isinstance(vector, errors.DelvecError) and not rows.issubset(vector or Bitmap()):
             return until
         until = version - 1
     return None
 
 
-def _vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | DelvecError | None]:
+def _vectors(
+    storage: Storage, files: Sequence[DataFile]
+) -> list[Bitmap | errors.DelvecError | None]:
     """Load vectors; for one that cannot be read, why."""
     try:
         return list(load_vectors(storage, files))
-    except DelvecError as error:
+    except errors.DelvecError as error:
         if len(files) == 1:
             return [error]
         return [_vectors(storage, [file])[0] for file in files]

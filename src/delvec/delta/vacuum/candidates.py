@@ -206,7 +206,6 @@ def table_of(key: str) -> str | None:
 
 
 def kind_of(path: str) -> str:
-    """Return what a file is by its name, for a report."""
     if path.startswith(f"{CHANGES}/"):
         return "change file"
     if _VECTOR.fullmatch(path):

@@ -42,7 +42,6 @@ from delvec.storage import FileInfo, Storage
 from delvec.storage.parallel import gather
 
 _DAY: Final = 86_400_000
-_PROTECTION: Final = "checkpointProtection"
 _ORDER: Final = ("commit", "checksum", "compacted", "checkpoint", "sidecar")
 _BATCH: Final = 1000
 
@@ -59,7 +58,6 @@ class ExpiredLog:
 def clean_log(
     snapshot: Snapshot, *, before_ms: int | None = None, dry_run: bool = False
 ) -> LogReport:
-    """Delete the files of a log that no version within its retention needs."""
     require_writable(snapshot, "vacuum")
     before = log_cutoff(snapshot) if before_ms is None else before_ms
     expired = expired_log(snapshot, before)
@@ -175,7 +173,7 @@ def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ..
         return None, ("no checkpoint is as old as the retention, so all older commits are needed",)
     if base == min(*listing.commits, *usable):
         return base, ()  # nothing is older
-    if _PROTECTION in snapshot.protocol.supported:
+    if "checkpointProtection" in snapshot.protocol.supported:
         text = snapshot.metadata.configuration.get(Property.CHECKPOINT_PROTECTION_BEFORE, "0")
         before = whole_number(text)
         if before is None or base < before:

@@ -50,7 +50,6 @@ class Retention:
 def retention_of(
     snapshot: Snapshot, hours: float | None = None, *, force: bool = False
 ) -> Retention:
-    """Return the retention of a table, or a caller's."""
     length = property_ms(snapshot, Property.DELETED_FILE_RETENTION)
     longest = FOREVER_MS // HOUR_MS
     if hours is not None and not 0 <= hours <= longest:

@@ -238,7 +238,6 @@ class VacuumOptions:
 def vacuum(
     opened: Callable[[], Snapshot], put: Callable[[Change], int], options: VacuumOptions
 ) -> VacuumReport:
-    """Delete the files below a table that nobody within the retention needs."""
     watch = Stopwatch()
     with watch.phase("plan"):
         snapshot = opened()
@@ -261,27 +260,17 @@ def vacuum(
             done = delete_files(snapshot.storage, found.files, later, options.on_progress)
             removed = 0 if options.lite else _remove_folders(snapshot, found)
         if last is not None and not done.files_failed:
-            _mark(snapshot, last)
+            try:  # without it, the next `lite` vacuum begins where this one did
+                candidates.write_vacuumed_until(snapshot.storage, last)
+            except StorageError as error:
+                _LOG.warning("a vacuum deleted its files, but its mark was not written: %s", error)
     except BaseException:
-        _end_after_failure(put, run)
+        try:  # what went wrong is raised, not that the end was not committed
+            put(run.end(None))
+        except DelvecError:
+            _LOG.warning("the end of a vacuum of %s was not committed", run.snapshot.table)
         raise
     return run.report(done, removed, put(run.end(done)))
-
-
-def _mark(snapshot: Snapshot, version: int) -> None:
-    """Let the next `lite` vacuum begin here; without it, that one begins where this one did."""
-    try:
-        candidates.write_vacuumed_until(snapshot.storage, version)
-    except StorageError as error:
-        _LOG.warning("a vacuum deleted its files, but its mark was not written: %s", error)
-
-
-def _end_after_failure(put: Callable[[Change], int], run: _Run) -> None:
-    """Commit that the vacuum failed; what went wrong is raised by the caller."""
-    try:
-        put(run.end(None))
-    except DelvecError:
-        _LOG.warning("the end of a vacuum of %s was not committed", run.snapshot.table)
 
 
 def _remove_folders(snapshot: Snapshot, found: candidates.Candidates) -> int:

@@ -121,6 +121,5 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
 
 
 def checkpoint_interval(metadata: Metadata) -> int:
-    """Return after how many commits a table wants a checkpoint."""
     asked = whole_number(metadata.configuration.get(Property.CHECKPOINT_INTERVAL))
     return asked or _CHECKPOINT_INTERVAL

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
+from delvec import errors
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.history import read_commit_info
 from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
@@ -24,14 +25,6 @@ from delvec.delta.write.change import Base, Change
 from delvec.delta.write.commit_actions import commit_actions, encode_lines
 from delvec.delta.write.conflicts import Winner, rebase
 from delvec.documents import LONG_MAX
-from delvec.errors import (
-    ConflictError,
-    FormatError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StorageError,
-    TableNotFoundError,
-)
 from delvec.report.commits import announce
 from delvec.report.hints import argument, format_hint
 from delvec.storage import Storage
@@ -99,13 +92,19 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
                 break
             try:
                 base, change, united = _rebase_all(base, change)
-            except ConflictError as error:
+            except errors.ConflictError as error:
                 error.attempts = attempts
                 raise
             reconciled += united
         announce(_COMMITTED, base.version + 1, base.storage.root)
     except KeyboardInterrupt:
-        _announce_interrupted(base, txn_id, uncommitted)
+        storage, version = base.storage, base.version + 1
+        if _is_ours(storage, version, txn_id):
+            announce(_COMMITTED, version, storage.root)
+        elif "://" not in storage.root:
+            uncommitted.discard()
+        elif uncommitted.is_kept:  # the request may still arrive
+            announce(_UNKNOWN, version, storage.root, level=logging.WARNING)
         raise
     used = {each.descriptor.file_path for each in change.all_vectors if each.descriptor is not None}
     stale = change.vector_files.keys() - used
@@ -115,23 +114,12 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     return Committed(base.version + 1, change, attempts, reconciled)
 
 
-def _announce_interrupted(base: Base, txn_id: str, uncommitted: UncommittedFiles) -> None:
-    """Announce what became of an interrupted commit; the files of one that is in are kept."""
-    storage, version = base.storage, base.version + 1
-    if _is_ours(storage, version, txn_id):
-        announce(_COMMITTED, version, storage.root)
-    elif "://" not in storage.root:
-        uncommitted.discard()
-    elif uncommitted.is_kept:  # the request may still arrive
-        announce(_UNKNOWN, version, storage.root, level=logging.WARNING)
-
-
 def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) -> bool:
     """Put the commit; return whether it is in. While that is unknown, no file is removed."""
     storage, version = base.storage, base.version + 1
     _require_table(base)
     if version > LONG_MAX:
-        raise FormatError(
+        raise errors.FormatError(
             "no version can follow the newest",
             path=storage.root,
             expected=f"versions below {LONG_MAX}",
@@ -141,12 +129,12 @@ def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) ->
     uncommitted.keep()
     try:
         storage.write_if_absent(commit_key(version), data)
-    except ObjectExistsError:
+    except errors.ObjectExistsError:
         # A put whose response was lost is sent again, and finds its own commit.
         if not _is_ours(storage, version, txn_id):
             uncommitted.discard()
             return False
-    except StorageError:
+    except errors.StorageError:
         if not _is_ours(storage, version, txn_id):
             if "://" not in storage.root:
                 uncommitted.discard()  # a disk has failed for good; a request may still arrive
@@ -160,7 +148,7 @@ def _require_table(base: Base) -> None:
         return
     # The commit may have been cleaned up after a checkpoint.
     if next(base.storage.list(LOG, start_from=version_prefix(base.version)), None) is None:
-        raise TableNotFoundError(
+        raise errors.TableNotFoundError(
             f"{base.storage.root} was dropped while this operation ran: its log is gone",
             table=base.storage.root,
             hint="nothing was changed; create the table again, or write to another one",
@@ -171,7 +159,7 @@ def _is_ours(storage: Storage, version: int, txn_id: str) -> bool:
     try:
         key = commit_key(version)
         info = read_commit_info(JsonActions(storage.uri_of(key), storage.read(key)))
-    except ObjectNotFoundError:
+    except errors.ObjectNotFoundError:
         return False
     return info.get("txnId") == txn_id
 
@@ -180,7 +168,7 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
     """Rebase a change onto all commits since its base; return the count of united vectors too."""
     storage, united, lost = base.storage, 0, base.version + 1
     if base.version < 0:
-        raise ConflictError(
+        raise errors.ConflictError(
             f"another writer has just created {storage.root}",
             version=0,
             hint=format_hint(
@@ -191,7 +179,7 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
         )
     for file in list_commits(storage, base.version + 1):
         if file.first != base.version + 1:
-            raise ConflictError(
+            raise errors.ConflictError(
                 f"the log of {storage.root} lacks the commit of version {base.version + 1}, which"
                 " was cleaned up while this operation ran",
                 version=file.first,
@@ -204,7 +192,7 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
         base = base.after(winner)
     if base.version < lost and not storage.exists(commit_key(lost)):
         uri = storage.uri_of(commit_key(lost))
-        raise StorageError(
+        raise errors.StorageError(
             f"version {lost} cannot be committed: {uri} is there, and is no file",
             uri=uri,
             hint="nothing was changed; remove it, and run the operation again",

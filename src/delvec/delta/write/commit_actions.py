@@ -16,14 +16,7 @@ from delvec._version import __version__
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
-from delvec.delta.write.change import (
-    ROW_TRACKING_DOMAIN,
-    Base,
-    Change,
-    Rewrite,
-    VectorUpdate,
-    assign_row_ids,
-)
+from delvec.delta.write import change as write_change
 from delvec.delta.write.conflicts import isolation_level, paths_of
 from delvec.errors import PlanError
 from delvec.vector import Descriptor
@@ -66,7 +59,7 @@ def require_valid(
             raise _broken(table, path, "is entered again, and added or removed too")
 
 
-def require_same_count(table: str, rewrite: Rewrite) -> None:
+def require_same_count(table: str, rewrite: write_change.Rewrite) -> None:
     """Refuse a new file that has not as many live rows as the files that it replaces."""
     before = 0
     for file in rewrite.files:
@@ -146,7 +139,7 @@ def _broken(table: str, path: str, what: str) -> PlanError:
 
 
 def commit_actions(
-    base: Base, change: Change, read_version: int, txn_id: str
+    base: write_change.Base, change: write_change.Change, read_version: int, txn_id: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the actions of a commit in their order, the commitInfo first."""
     now = int(time.time() * 1000)
@@ -164,8 +157,13 @@ def commit_actions(
     adds, removes = _adds(change), _removes(change, now)
     if "rowTracking" in (change.protocol or base.protocol).supported:
         info["tags"] = {"delta.rowTracking.preserved": str(change.operation.keeps_row_ids).lower()}
-        adds, mark = assign_row_ids(adds, mark, version)
-    _require_valid(base, change, adds, removes)
+        adds, mark = write_change.assign_row_ids(adds, mark, version)
+    replaced = (*change.gone_files, *(each.file for each in change.vector_updates))
+    live = {file.path: file.add for file in replaced}
+    table, re_added = base.storage.root, change.re_added
+    require_valid(table, adds, removes, live, re_added=re_added, restores=change.restores)
+    for each in change.rewrites:
+        require_same_count(table, each)
     yield {"commitInfo": info}
     if change.protocol is not None:
         yield {"protocol": change.protocol.to_json()}
@@ -175,7 +173,7 @@ def commit_actions(
         yield {"txn": {"appId": txn.app_id, "version": txn.version, "lastUpdated": now}}
     if mark != base.row_id_mark:
         text = json.dumps({"rowIdHighWaterMark": mark}, separators=(",", ":"))
-        yield _domain(ROW_TRACKING_DOMAIN, text)
+        yield _domain(write_change.ROW_TRACKING_DOMAIN, text)
     yield from (_domain(name, text) for name, text in change.domains.items())
     # Adds come before removes of the same path, as delta-spark writes them.
     yield from ({"add": body} for body in (*adds, *change.re_added))
@@ -187,13 +185,13 @@ def _is_inline(file: FileEntry) -> bool:
     return file.descriptor is not None and file.descriptor.storage_type == "i"
 
 
-def _adds(change: Change) -> list[dict[str, Any]]:
+def _adds(change: write_change.Change) -> list[dict[str, Any]]:
     adds = [dict(body) for body in change.added]
     adds += ({**add_body(each), "dataChange": change.data_change} for each in change.vector_updates)
     return [*adds, *_moved(change)]
 
 
-def _removes(change: Change, now_ms: int) -> list[dict[str, Any]]:
+def _removes(change: write_change.Change, now_ms: int) -> list[dict[str, Any]]:
     is_data = change.data_change
     removes = [remove_body(file, now_ms, data_change=is_data) for file in change.gone_files]
     # Of a vector in the log no file is to be kept, and the data file is live: an expired tombstone
@@ -202,18 +200,7 @@ def _removes(change: Change, now_ms: int) -> list[dict[str, Any]]:
     return [*removes, *(remove_body(file, at, data_change=is_data) for file, at in times)]
 
 
-def _require_valid(
-    base: Base, change: Change, adds: list[dict[str, Any]], removes: list[dict[str, Any]]
-) -> None:
-    replaced = (*change.gone_files, *(each.file for each in change.vector_updates))
-    live = {file.path: file.add for file in replaced}
-    table, re_added = base.storage.root, change.re_added
-    require_valid(table, adds, removes, live, re_added=re_added, restores=change.restores)
-    for each in change.rewrites:
-        require_same_count(table, each)
-
-
-def _moved(change: Change) -> Iterator[dict[str, Any]]:
+def _moved(change: write_change.Change) -> Iterator[dict[str, Any]]:
     """Yield the adds of files that rows were moved to, with the vectors that some got since."""
     for each in change.rewrites:
         if each.added is not None:
@@ -221,7 +208,7 @@ def _moved(change: Change) -> Iterator[dict[str, Any]]:
             yield {**body, "dataChange": change.data_change}
 
 
-def add_body(update: VectorUpdate) -> dict[str, Any]:
+def add_body(update: write_change.VectorUpdate) -> dict[str, Any]:
     """Return the add of a file with its new vector: as before, but with wide bounds."""
     if update.descriptor is None:
         raise AssertionError("the vector is stored before the commit is written")
@@ -251,7 +238,7 @@ def remove_body(file: FileEntry, now_ms: int, *, data_change: bool = True) -> di
 
 
 def commit_info_body(
-    change: Change, read_version: int, isolation: str, now_ms: int, txn_id: str
+    change: write_change.Change, read_version: int, isolation: str, now_ms: int, txn_id: str
 ) -> dict[str, Any]:
     """Return the commitInfo of a change; all its parameters and metrics are strings."""
     operation, metrics = change.operation, _operation_metrics(change)
@@ -276,7 +263,6 @@ def commit_info_body(
 
 
 def encode_lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return actions as the bytes of a commit, one JSON object to a line."""
     lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -286,7 +272,9 @@ def _domain(name: str, text: str | None) -> dict[str, Any]:
     return {"domainMetadata": body}
 
 
-def _with_enablement(base: Base, metadata: Metadata, version: int, timestamp: int) -> Metadata:
+def _with_enablement(
+    base: write_change.Base, metadata: Metadata, version: int, timestamp: int
+) -> Metadata:
     """Record the version that enables in-commit timestamps, unless the table begins with them."""
     if base.version < 0 or base.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
         return metadata
@@ -297,7 +285,7 @@ def _with_enablement(base: Base, metadata: Metadata, version: int, timestamp: in
     return replace(metadata, configuration={**metadata.configuration, **since})
 
 
-def _operation_metrics(change: Change) -> dict[str, int]:
+def _operation_metrics(change: write_change.Change) -> dict[str, int]:
     """Return the counts of a change by Delta's names: its own, and those of its files.
 
     A vector that replaces another counts as added, removed and updated, as in delta-spark.
@@ -342,7 +330,7 @@ def _operation_metrics(change: Change) -> dict[str, int]:
     }
 
 
-def _sizes(change: Change) -> dict[str, int]:
+def _sizes(change: write_change.Change) -> dict[str, int]:
     """Return the counts and sizes of files that were written in place of others."""
     sizes = sorted(int(body["size"]) for body in change.new_files)
     gone = change.gone_files

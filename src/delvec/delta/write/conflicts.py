@@ -136,7 +136,6 @@ class Winner:
 
     @cached_property
     def others(self) -> list[dict[str, Any]]:
-        """Its actions that are not about files."""
         return list(self.actions.others())
 
     @cached_property
@@ -146,7 +145,6 @@ class Winner:
 
     @cached_property
     def adds(self) -> dict[str, Mapping[str, Any]]:
-        """Bodies of its adds, by decoded path."""
         return self._bodies("add")
 
     @cached_property
@@ -163,7 +161,6 @@ class Winner:
 
 
 def paths_of(bodies: Iterable[Mapping[str, Any]], root: str) -> list[str]:
-    """Return the decoded paths of actions about files."""
     paths = pa.array([body["path"] for body in bodies], pa.string())
     found: list[str] = canonicalize_paths(paths, root).to_pylist()
     return found

@@ -192,7 +192,6 @@ def _left(planned: Change, done: Change) -> Iterator[str]:
 
 
 def _with_times(operation: Operation, spent: Spent) -> Operation:
-    """Add the times of scan and rewrite to the metrics of the history."""
     if operation.name not in ("DELETE", "UPDATE", "MERGE"):
         return operation
     seconds = {

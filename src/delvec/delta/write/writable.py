@@ -35,7 +35,12 @@ def require_writable(
         operation == "delete" and (rewrites or not _vectors_are_on(snapshot))
     )
     if operation in _WITH_ROWS:
-        _require_names(snapshot)
+        # Columns may not be called like those that a write adds to the rows.
+        metadata, table = snapshot.metadata, snapshot.table
+        physical = [each.physical_name for each in metadata.schema.fields]
+        require_no_own_names([*metadata.schema.names, *physical], table)
+        if metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
+            require_feed_names(table, metadata.schema)
     touched = {name.lower() for name in columns_set}
     for feature in FEATURES.values():
         if not _is_in_use(feature, snapshot):
@@ -94,15 +99,6 @@ def _require_known(snapshot: Snapshot) -> None:
             needed_by=table,
             hint="is there a newer delvec? Reading works without it",
         )
-
-
-def _require_names(snapshot: Snapshot) -> None:
-    """Refuse columns that are called like those that a write adds to the rows."""
-    metadata, table = snapshot.metadata, snapshot.table
-    physical = [each.physical_name for each in metadata.schema.fields]
-    require_no_own_names([*metadata.schema.names, *physical], table)
-    if metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
-        require_feed_names(table, metadata.schema)
 
 
 def _is_in_use(feature: Feature, snapshot: Snapshot) -> bool:

@@ -10,13 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from delvec.errors import (
-    ConflictError,
-    FormatError,
-    InvalidArgumentError,
-    MissingDependencyError,
-    TableNotFoundError,
-)
+from delvec import errors
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
@@ -77,18 +71,18 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
         name = TableName(found.catalog().name(), tuple(parsed.namespace()), str(parsed.name()))
     plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(name.catalog)
     if not is_instance(spark, plugin, "org.apache.iceberg.spark.source.HasIcebergCatalog"):
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{identifier} does not name a table of an Iceberg catalog: {name.catalog} is not one",
             hint="name it as catalog.database.table; is that catalog configured, by"
             " spark.sql.catalog.<name>?",
         )
     if "${" in str(name):
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"the name of the table {name} has ${{ in it, by which Spark's parser finds variables",
             hint="rename the table, by a catalog's own means",
         )
     if not name.namespace:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{identifier} names a table without a database",
             hint="name it as catalog.database.table",
         )
@@ -96,7 +90,6 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
 
 
 def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
-    """Return a table as its catalog has it now; None if it does not exist."""
     with translate_errors(str(name)):
         try:
             catalog, identifier = catalog_of(spark, name)
@@ -104,7 +97,7 @@ def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
             handle.refresh()  # catalogs cache tables
             current = handle.operations().current()
             metadata = parse_metadata(spark, current)
-        except FormatError as error:
+        except errors.FormatError as error:
             error.message = f"the metadata of {name} are wrong: {error.message}"
             raise
         except Exception as error:
@@ -118,12 +111,11 @@ def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
     """Return a table as its catalog has it now."""
     table = find_table(spark, name)
     if table is None:
-        raise TableNotFoundError(f"there is no table {name}", table=str(name))
+        raise errors.TableNotFoundError(f"there is no table {name}", table=str(name))
     return table
 
 
 def reload_table(table: LoadedTable) -> LoadedTable:
-    """Return a table as its catalog has it now."""
     newest = load_table(table.spark, table.name)
     require_same_table(newest, table.metadata.uuid)
     return newest
@@ -133,7 +125,7 @@ def require_same_table(newest: LoadedTable, uuid: str) -> None:
     """Refuse another table that has the same name now."""
     found = newest.metadata.uuid
     if found != uuid:
-        raise ConflictError(
+        raise errors.ConflictError(
             f"{newest.name} was dropped and made again by somebody else: expected UUID {uuid},"
             f" found {found}",
             retryable=False,
@@ -177,7 +169,7 @@ def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
     if "iceberg" not in cache:
         if not jvm.class_exists(_LIBRARY):
             coordinate = iceberg_coordinate()
-            raise MissingDependencyError(
+            raise errors.MissingDependencyError(
                 "this session runs without Iceberg's library",
                 dependency=coordinate,
                 hint=Wording(

@@ -38,7 +38,6 @@ def data_file_json(
     partitions: pa.Array,
     metrics: pa.Array,
 ) -> pa.Array:
-    """Return a JSON object for each data file."""
     comma = pc.if_else(pc.greater(pc.binary_length(metrics), 0), ",", "")
     head = f'"spec-id":{spec_id},"content":"data","file-format":"parquet"'
     return _described(head, paths, partitions, sizes, row_counts, comma, metrics)
@@ -148,7 +147,6 @@ def _numbers(values: NDArray[np.int64] | pa.Array) -> pa.Array:
 
 
 def _bytes(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return strings in UTF-8, and bytes as they are."""
     if pa.types.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())  # Arrow has no cast to the next type
     strings = pc.fill_null(values.cast(pa.large_binary()), b"")

@@ -11,14 +11,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from delvec.errors import (
-    ConflictError,
-    DelvecError,
-    EngineError,
-    PlanError,
-    StorageError,
-    TableNotFoundError,
-)
+from delvec import errors
 from delvec.spark.failures import translate_errors as translate_spark_errors
 
 # PySpark converts some Java exceptions to its own, so the class is looked for in the message.
@@ -28,7 +21,7 @@ _EXCEPTION: Final = re.compile(
 _AGAIN: Final = "somebody else changed the table meanwhile: run it again"
 
 
-class CommitStateUnknownError(EngineError):
+class CommitStateUnknownError(errors.EngineError):
     """The catalog did not answer whether a commit happened; only the table can tell."""
 
 
@@ -38,7 +31,7 @@ def translate_errors(table: str) -> Iterator[None]:
     try:
         with translate_spark_errors(table):
             yield
-    except DelvecError as error:
+    except errors.DelvecError as error:
         if not isinstance(error.__cause__, (Py4JError, PySparkException)):
             raise
         converted = _converted(str(error.__cause__), table)
@@ -52,21 +45,23 @@ def is_commit_state_unknown(error: Exception) -> bool:
     return isinstance(error, CommitStateUnknownError) or "CommitStateUnknownException" in str(error)
 
 
-def _converted(trace: str, table: str) -> DelvecError | None:
+def _converted(trace: str, table: str) -> errors.DelvecError | None:
     """Return the error for the exception in a stack trace; None if it is not one of Iceberg's."""
     look = "look at the table's newest snapshot before you run it again"
     make = f"make it first: CREATE NAMESPACE {table.rpartition('.')[0]}"
-    missing = partial(TableNotFoundError, table=table)
-    conflict = partial(ConflictError, hint=_AGAIN)
-    unreachable = partial(StorageError, uri=table, hint="is the file there, and may you read it?")
-    known: dict[str, Callable[[str], DelvecError]] = {
+    missing = partial(errors.TableNotFoundError, table=table)
+    conflict = partial(errors.ConflictError, hint=_AGAIN)
+    unreachable = partial(
+        errors.StorageError, uri=table, hint="is the file there, and may you read it?"
+    )
+    known: dict[str, Callable[[str], errors.DelvecError]] = {
         "CommitStateUnknownException": partial(CommitStateUnknownError, hint=look),
         "NoSuchTableException": missing,
         "NoSuchIcebergTableException": missing,
         "NoSuchNamespaceException": partial(missing, hint=make),
         "CommitFailedException": conflict,
         "AlreadyExistsException": conflict,
-        "ValidationException": partial(PlanError, hint=_AGAIN),
+        "ValidationException": partial(errors.PlanError, hint=_AGAIN),
         "NotFoundException": unreachable,
         "ForbiddenException": unreachable,
         "NotAuthorizedException": unreachable,

@@ -313,7 +313,6 @@ def version_at(metadata: TableMetadata, table: str, branch: str, moment_ms: int)
 
 
 def require_ref(metadata: TableMetadata, table: str, name: str, *, is_branch: bool) -> None:
-    """Check that a ref exists and is of a kind."""
     kind, other = ("branch", "tag") if is_branch else ("tag", "branch")
     found = metadata.refs.get(name)
     if found is None:

@@ -128,7 +128,6 @@ class TableFolder:
         return self.table.handle.io()
 
     def beginning(self, key: str) -> bytes:
-        """Return the first 4 KiB of a file."""
         if self.storage is not None:
             return first_bytes(self.storage, key)
         with translate_errors(str(self.table.name)):
@@ -137,13 +136,11 @@ class TableFolder:
 
 
 def first_bytes(storage: Storage, key: str) -> bytes:
-    """Return the first 4 KiB of a file."""
     with storage.open_input(key) as file:
         return file.read(_BEGINNING)
 
 
 def _folders(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an object of `TableFolders.java`."""
     return jvm.load_java(spark, "delvec.iceberg.client", "TableFolders")
 
 
@@ -310,7 +307,6 @@ def metadata_of_others(
 
 
 def shown(paths: Sequence[str]) -> str:
-    """Return the first of some paths, for a sentence."""
     more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
     return ", ".join(repr(each[:200]) for each in paths[:_SHOWN]) + more
 

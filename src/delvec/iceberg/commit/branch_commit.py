@@ -11,14 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec import errors
 from delvec.documents import whole_number
-from delvec.errors import (
-    ConflictError,
-    FormatError,
-    InvalidArgumentError,
-    PlanError,
-    UnsupportedFeatureError,
-)
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
 from delvec.iceberg.client.metadata import MAIN, TableMetadata
 from delvec.iceberg.commit import marks
@@ -89,7 +83,7 @@ def commit_change(  # noqa: PLR0913
 
     def snapshot(base: LoadedTable, transaction: Transaction) -> int:
         if needs_staging and not marks.is_staging(base.metadata, branch):
-            raise ConflictError(
+            raise errors.ConflictError(
                 f"{branch} of {base.name} is not a staging branch any more: somebody replaced it",
                 hint="run it again",
             )
@@ -171,7 +165,7 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
         return False
     version, snapshot_id = (whole_number(each, signed=True) for each in found.partition("@")[::2])
     if version is None or snapshot_id is None:
-        raise FormatError(
+        raise errors.FormatError(
             f"the property {name} does not tell what was committed",
             expected="<version>@<snapshot>",
             found=repr(found[:40]),
@@ -188,10 +182,9 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
 
 
 def require_branch(metadata: TableMetadata, branch: str, table: str) -> None:
-    """Refuse the name of a tag."""
     ref = metadata.refs.get(branch)
     if ref is not None and not ref.is_branch:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{branch} is a tag of {table}, and tags do not change", hint="name a branch"
         )
 
@@ -210,7 +203,7 @@ def _require_only_appends(
             return
         if snapshot.operation != _APPEND and not or_others:
             break
-    raise PlanError(
+    raise errors.PlanError(
         f"somebody else changed rows of {branch} of {table.name} since snapshot {since}",
         hint="run it again: the rows are then looked for again",
     )
@@ -221,7 +214,7 @@ def _require_head(table: LoadedTable, branch: str, computed_on: int | None) -> N
     head = table.metadata.head(branch)
     found = None if head is None else head.id
     if found != computed_on:
-        raise PlanError(
+        raise errors.PlanError(
             f"somebody else committed to {branch} of {table.name}: expected snapshot {computed_on},"
             f" found {found}",
             hint="run it again",
@@ -232,7 +225,7 @@ def _require_staged(table: LoadedTable, resolved: marks.StagedProgress) -> None:
     """Refuse changes that their branch does not have any more: their files may be deleted soon."""
     staged = {each.id for each in table.metadata.ancestors(resolved.staging)}
     if resolved.snapshot_id not in staged:
-        raise ConflictError(
+        raise errors.ConflictError(
             f"branch {resolved.staging} of {table.name} was dropped or moved meanwhile: expected"
             f" snapshot {resolved.snapshot_id} on it",
             hint="run it again",
@@ -293,7 +286,9 @@ def with_unpartitioned_spec(table: LoadedTable) -> tuple[LoadedTable, int]:
     newest = commit(table, spec, what="ADD SPEC", attempts=_ATTEMPTS, is_done=is_done).table
     added = _unpartitioned(newest.metadata)
     if added is None:
-        raise ConflictError(f"{table.name} has lost its unpartitioned spec: somebody removed it")
+        raise errors.ConflictError(
+            f"{table.name} has lost its unpartitioned spec: somebody removed it"
+        )
     return newest, added
 
 
@@ -316,14 +311,14 @@ def require_writable(table: LoadedTable) -> None:
     for setting in ("spark.wap.id", "spark.wap.branch") if audited else ():
         value = table.spark.conf.get(setting, None)
         if value is not None:
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"{setting} is {value}, by which writes to {table.name} wait for an audit",
                 feature="write-audit-publish by settings",
                 hint=f"unset {setting}, and name the branch that is audited: branch=...",
             )
     for spec in table.metadata.specs.values():
         if spec["fields"] and all(field["transform"] == "void" for field in spec["fields"]):
-            raise UnsupportedFeatureError(
+            raise errors.UnsupportedFeatureError(
                 f"{table.name} has the partition spec {spec['spec-id']} of format version 1, all"
                 " fields of which were dropped",
                 feature="partition specs of void fields",
@@ -335,7 +330,7 @@ def require_row_deletes(table: LoadedTable) -> None:
     """Refuse a table of format version 1."""
     found = table.metadata.format_version
     if found < _DELETES_SINCE:
-        raise UnsupportedFeatureError(
+        raise errors.UnsupportedFeatureError(
             f"{table.name} is of format version {found}, which has no row-level deletes: expected 2"
             " or 3",
             feature=f"format version {found}",

@@ -235,7 +235,11 @@ def _attempt(
     """Make a change and commit it; return the conflict if somebody else was first."""
     require_own_log(table)
     with translate_errors(str(table.name)):
-        transaction = _begin(table, dry_run=dry_run)
+        if isinstance(table, CreatedTable):
+            transaction = Transaction(table.spark, table.transaction)
+        else:
+            base = pin_metadata(table, table.current) if dry_run else table
+            transaction = Transaction(table.spark, base.handle.newTransaction())
         lost = _moved(table, transaction)
         if lost is not None:
             return lost
@@ -258,13 +262,6 @@ def _attempt(
         return error
     _forget(table)
     return Committed(load_table(table.spark, table.name), snapshot_id)
-
-
-def _begin(table: LoadedTable, *, dry_run: bool) -> Transaction:
-    if isinstance(table, CreatedTable):
-        return Transaction(table.spark, table.transaction)
-    base = pin_metadata(table, table.current) if dry_run else table
-    return Transaction(table.spark, base.handle.newTransaction())
 
 
 def _moved(table: LoadedTable, transaction: Transaction) -> ConflictError | None:

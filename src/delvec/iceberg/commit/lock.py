@@ -42,14 +42,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError
 
-from delvec.errors import (
-    ConflictError,
-    DelvecError,
-    EngineError,
-    InvalidArgumentError,
-    LockedError,
-    StorageError,
-)
+from delvec import errors
 from delvec.iceberg.client.catalog import LoadedTable, reload_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.client.metadata import TableMetadata
@@ -121,7 +114,7 @@ class Held:
             elif time.monotonic() >= self.ends:
                 self.lost = "its lease has ended, and it could not be renewed"
         if self.lost is not None:
-            raise LockedError(
+            raise errors.LockedError(
                 f"the lock of {self.table} for {self.state.operation} is lost: {self.lost}",
                 hint="run it again",
             )
@@ -151,7 +144,7 @@ def hold_lock(
     wait for somebody else's lock.
     """
     if not LEASES[0] <= lease * 1000 <= LEASES[-1] or wait < 0:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"the lock of {table.name} for {operation}: a lease is 1 second to a day and a wait is"
             f" not negative, got lease={lease!r} and wait={wait!r}",
             hint="lease=300, wait=60 wait a minute for a lock that is renewed for five",
@@ -218,11 +211,11 @@ class _Taker:
         while True:
             try:
                 _advance(self.table, self.claim, self.held, self._require_turn)
-            except LockedError:  # noqa: PERF203
+            except errors.LockedError:  # noqa: PERF203
                 if time.monotonic() >= self.deadline:
                     raise
                 self._wait()
-            except ConflictError as error:
+            except errors.ConflictError as error:
                 # Soon again, unlike other commits: who waits longer than others never has its turn.
                 conflicts += 1
                 if conflicts == _ATTEMPTS or not error.retryable:
@@ -282,7 +275,7 @@ class _Taker:
 
         try:
             commit(reload_table(self.table), change, what=f"WAIT for {self.claim.operation}")
-        except ConflictError as error:  # the next look finds out whether it can be mended
+        except errors.ConflictError as error:  # the next look finds out whether it can be mended
             _LOG.debug("%s does not know yet who waits: %s", self.table.name, error)
         else:
             self.ends = ends
@@ -307,7 +300,7 @@ def _renew(table: LoadedTable, held: Held, claim: LockState, stop: Event) -> Non
         pause = lease / 3
         try:
             _advance(table, claim, held, still_held)
-        except (DelvecError, Py4JError, OSError) as error:
+        except (errors.DelvecError, Py4JError, OSError) as error:
             if held.lost is not None or time.monotonic() >= held.ends:
                 _LOG.warning("the lock of %s was not renewed: %s", table.name, error)
                 return
@@ -371,8 +364,8 @@ def _release(table: LoadedTable, claim: LockState) -> None:
     for pause in (*_RELEASE_PAUSES, None):
         try:
             commit(reload_table(table), change, what="UNLOCK", attempts=_ATTEMPTS)
-        except (DelvecError, Py4JError, OSError) as error:  # noqa: PERF203
-            if pause is None or not isinstance(error, (EngineError, StorageError)):
+        except (errors.DelvecError, Py4JError, OSError) as error:  # noqa: PERF203
+            if pause is None or not isinstance(error, (errors.EngineError, errors.StorageError)):
                 # What was done under the lock is done: this must not hide its result, or its error.
                 _LOG.warning("the lock of %s was not given back: %s", table.name, error)
                 return
@@ -432,13 +425,15 @@ def unlock(table: LoadedTable, *, force: bool = False, dry_run: bool = False) ->
     return report
 
 
-def _locked(table: LoadedTable, state: LockState, *, is_waiting: bool = False) -> LockedError:
+def _locked(
+    table: LoadedTable, state: LockState, *, is_waiting: bool = False
+) -> errors.LockedError:
     until = f"{state.expires:%Y-%m-%d %H:%M:%S} UTC"
     seconds = format_count(state.lease_ms // 1000, "second")
     told = f"is locked by {state.owner} for {state.operation}, until {until} if not renewed"
     if is_waiting:
         told = f"is to be locked next by {state.owner} for {state.operation}, which waits for it"
-    return LockedError(
+    return errors.LockedError(
         f"{table.name} {told}",
         owner=state.owner,
         operation=state.operation,

@@ -59,7 +59,6 @@ def is_staging(metadata: TableMetadata, branch: str) -> bool:
 
 
 def staging_branches(metadata: TableMetadata) -> tuple[str, ...]:
-    """Return the staging branches of a table, sorted."""
     return tuple(name for name in sorted(metadata.refs) if is_staging(metadata, name))
 
 
@@ -131,7 +130,6 @@ def resolved_property(target: str, staging: str) -> str:
 
 
 def resolved_properties(metadata: TableMetadata, staging: str) -> tuple[str, ...]:
-    """Return the properties of a staging branch, one for each target."""
     found = (key for key in metadata.properties if key.startswith(_PROPERTY))
     # The target is escaped: the first dot ends it.
     return tuple(key for key in found if key[len(_PROPERTY) :].partition(".")[1:] == (".", staging))

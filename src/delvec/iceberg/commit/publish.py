@@ -280,7 +280,6 @@ def _head_id(table: LoadedTable) -> int | None:
 
 
 def _layout(table: LoadedTable) -> tuple[int, int]:
-    """Return the ids of the schema and the partition spec."""
     return table.metadata.schema["schema-id"], table.metadata.spec["spec-id"]
 
 

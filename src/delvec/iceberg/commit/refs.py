@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from delvec.errors import InvalidArgumentError, PlanError, VerificationError
@@ -96,8 +96,6 @@ def create_tag(
 
 
 def drop_tag(table: LoadedTable, name: str, *, dry_run: bool = False) -> LoadedTable:
-    """Drop a tag, and return the table without it."""
-
     def change(newest: LoadedTable, transaction: Transaction) -> None:
         require_ref(newest.metadata, str(newest.name), name, is_branch=False)
         transaction.add(transaction.handle.manageSnapshots().removeTag(name))
@@ -131,7 +129,14 @@ def fast_forward(table: LoadedTable, branch: str, to: str, *, dry_run: bool = Fa
         if head is not None and head.id == goal.id:
             return
         if not marks.is_staging(metadata, branch):
-            _require_no_staging(newest, branch, to)
+            if marks.is_staging(metadata, to):
+                raise PlanError(
+                    f"{to} of {newest.name} is a staging branch: {branch}, moved forward to it,"
+                    " could not be read by stock Iceberg",
+                    hint=format_hint(
+                        "{} takes over its changes", call("resolve", staging=to, target=branch)
+                    ),
+                )
             _require_readable(newest, goal, branch)
         transaction.add(transaction.handle.manageSnapshots().fastForwardBranch(branch, to))
 
@@ -174,8 +179,13 @@ def rollback(
                 hint=format_hint("{} lists those that do", call("history", branch=branch)),
             )
         kept = earlier[ids.index(goal.id) :]
-        if marks.is_staging(metadata, branch):
-            _require_marked(newest, branch, kept)
+        is_staging = marks.is_staging(metadata, branch)
+        if is_staging and all(each.summary.get(marks.STAGING_SUMMARY) != branch for each in kept):
+            raise PlanError(
+                f"snapshot {goal.id} of {name} is older than the staging branch {branch}",
+                hint=f"drop the branch and create it again: create_branch({branch!r},"
+                f" snapshot_id={goal.id}, staging=True)",
+            )
         manage = transaction.handle.manageSnapshots()
         is_main = branch == MAIN
         transaction.add(
@@ -288,17 +298,6 @@ def _require_unused(table: LoadedTable, name: str) -> None:
     )
 
 
-def _require_no_staging(table: LoadedTable, branch: str, to: str) -> None:
-    if marks.is_staging(table.metadata, to):
-        raise PlanError(
-            f"{to} of {table.name} is a staging branch: {branch}, moved forward to it, could not be"
-            " read by stock Iceberg",
-            hint=format_hint(
-                "{} takes over its changes", call("resolve", staging=to, target=branch)
-            ),
-        )
-
-
 def _require_readable(table: LoadedTable, snapshot: IcebergSnapshot, what: str) -> None:
     """Refuse a snapshot with equality delete vectors alone for a branch that others read."""
     if snapshot.summary.get("total-equality-deletes") == "0":
@@ -313,17 +312,6 @@ def _require_readable(table: LoadedTable, snapshot: IcebergSnapshot, what: str) 
                 Wording("staging=True", "--for-staging"),
             ),
         )
-
-
-def _require_marked(table: LoadedTable, branch: str, kept: Sequence[IcebergSnapshot]) -> None:
-    """Refuse a rollback to a snapshot from before a branch became a staging branch."""
-    if any(each.summary.get(marks.STAGING_SUMMARY) == branch for each in kept):
-        return
-    raise PlanError(
-        f"snapshot {kept[0].id} of {table.name} is older than the staging branch {branch}",
-        hint=f"drop the branch and create it again: create_branch({branch!r},"
-        f" snapshot_id={kept[0].id}, staging=True)",
-    )
 
 
 def _without_branch(metadata: TableMetadata, name: str) -> dict[str, str | None]:

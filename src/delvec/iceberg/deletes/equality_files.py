@@ -65,15 +65,12 @@ class ColumnMetrics:
 
 @dataclass(frozen=True, eq=False)
 class EncodedFile:
-    """An equality-delete file that is ready to be written.
-
-    `start` is the place of its first row among the rows of all files.
-    """
+    """An equality-delete file that is ready to be written."""
 
     data: memoryview
     rows: int
     metrics: tuple[ColumnMetrics, ...]
-    start: int
+    start: int  # the place of its first row among the rows of all files
 
 
 def encode_files(

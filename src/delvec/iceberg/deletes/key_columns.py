@@ -29,10 +29,7 @@ _DROPPED: Final = "__delvec_key_"
 def key_columns(
     schema: Mapping[str, Any], names: Sequence[str], table: str
 ) -> tuple[KeyColumn, ...]:
-    """Return columns by name, in the given order.
-
-    A name is matched exactly if it can be, else ignoring case.
-    """
+    """Return columns by name, exact or else ignoring case, in the given order."""
     if isinstance(names, str) or not names:
         raise InvalidArgumentError(
             f"a key of {table} needs one column or more, got {names!r}",
@@ -90,12 +87,10 @@ def add_dropped_key_columns(
 
 
 def key_paths(schema: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
-    """Return the path of each column that may be in a key, by field id."""
     return {field["id"]: path for path, field in _leaves(schema["fields"])}
 
 
 def key_types(schema: Mapping[str, Any]) -> dict[int, str]:
-    """Return the type of each column that may be in a key, by field id."""
     return {field["id"]: field["type"] for _, field in _leaves(schema["fields"])}
 
 

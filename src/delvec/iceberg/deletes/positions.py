@@ -23,15 +23,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delvec.errors import PlanError, add_location
+from delvec.iceberg.client import files as client_files
 from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.content_files import delete_file_json
 from delvec.iceberg.client.failures import translate_errors
-from delvec.iceberg.client.files import (
-    DataFileWithDeletes,
-    PositionDeleteFile,
-    find_position_deletes,
-    snapshot_table,
-)
 from delvec.parquet.readable import open_parquet, readable
 from delvec.spark.positions import NUMBER, POSITION, find_rows
 from delvec.storage import Storage
@@ -54,7 +49,6 @@ _SCHEMA: Final = pa.schema(  # with the ids that Iceberg reserves for these colu
 )
 _ROWS_AT_ONCE: Final = 1 << 19
 _DATA_FOLDER: Final = "data"
-_DATA_PATH: Final = "write.data.path"
 _VECTORS_FROM: Final = 3  # the format version
 _REQUESTS_AT_ONCE: Final = 16
 _IN_FLIGHT: Final = 64 << 20
@@ -82,13 +76,13 @@ class MergedPositions:
         rows: Rows that were live and are not any more.
     """
 
-    files: Mapping[str, DataFileWithDeletes] = field(default_factory=dict)
+    files: Mapping[str, client_files.DataFileWithDeletes] = field(default_factory=dict)
     vectors: Mapping[str, Bitmap] = field(default_factory=dict)
     whole: tuple[str, ...] = ()
     rows: int = 0
 
     @property
-    def replaced(self) -> list[PositionDeleteFile]:
+    def replaced(self) -> list[client_files.PositionDeleteFile]:
         """The delete files that the new ones replace."""
         files = self.files.values()
         return [each for file in files for each in file.deletes if each.is_file_scoped]
@@ -137,7 +131,7 @@ def merge_positions(
 
     The driver holds the vectors of all these data files.
     """
-    files = find_position_deletes(table, snapshot_id, hits.keys() | set(whole))
+    files = client_files.find_position_deletes(table, snapshot_id, hits.keys() | set(whole))
     touched = [files[path] for path in hits if path not in whole]
     storage = table.storage()
     earlier = read_earlier_positions(table, snapshot_id, storage, touched, complete=complete)
@@ -161,7 +155,7 @@ def read_earlier_positions(
     table: LoadedTable,
     snapshot_id: int,
     storage: Storage,
-    files: Collection[DataFileWithDeletes],
+    files: Collection[client_files.DataFileWithDeletes],
     *,
     complete: bool = False,
 ) -> dict[str, Bitmap]:
@@ -171,8 +165,8 @@ def read_earlier_positions(
     stay, and need not be repeated. In tables of format 3 all: next to a vector no position-delete
     file counts.
     """
-    by_vector: list[tuple[str, PositionDeleteFile]] = []
-    by_file: dict[PositionDeleteFile, set[str]] = {}
+    by_vector: list[tuple[str, client_files.PositionDeleteFile]] = []
+    by_file: dict[client_files.PositionDeleteFile, set[str]] = {}
     all_files = complete or table.metadata.format_version >= _VECTORS_FROM
     for data in files:
         for delete in data.deletes:
@@ -200,7 +194,7 @@ def read_earlier_positions(
 
 def write_position_vectors(
     table: LoadedTable,
-    files: Sequence[DataFileWithDeletes],
+    files: Sequence[client_files.DataFileWithDeletes],
     vectors: Sequence[Bitmap],
     storage: Storage,
     uncommitted: UncommittedFiles,
@@ -270,9 +264,9 @@ def write_positions(target: Storage, key: str, data_path: str, vector: Bitmap) -
 
 
 def _read_vectors(
-    storage: Storage, vectors: Sequence[tuple[str, PositionDeleteFile]]
+    storage: Storage, vectors: Sequence[tuple[str, client_files.PositionDeleteFile]]
 ) -> Iterator[Bitmap]:
-    def read(vector: PositionDeleteFile) -> Bitmap:
+    def read(vector: client_files.PositionDeleteFile) -> Bitmap:
         assert vector.span is not None  # noqa: S101 - chosen so
         place, key = open_listed_file(storage, local_path(vector.path))
         data = place.read_range(key, *vector.span)
@@ -290,7 +284,7 @@ def _read_by_spark(
     if not files:
         return
     with translate_errors(str(table.name)):
-        rows = snapshot_table(table, "position_deletes", snapshot_id)
+        rows = client_files.snapshot_table(table, "position_deletes", snapshot_id)
         rows = rows.where(F.col("delete_file_path").isin(*files))
         places = rows.groupBy("delete_file_path", "file_path").agg(F.collect_list("pos")).toArrow()
     for file, path, positions in zip(*(each.to_pylist() for each in places.columns), strict=True):
@@ -312,7 +306,7 @@ def _write_files(
 
 
 def _described(
-    files: Sequence[DataFileWithDeletes],
+    files: Sequence[client_files.DataFileWithDeletes],
     names: Sequence[str],
     sizes: NDArray[np.int64],
     counts: NDArray[np.int64],
@@ -340,7 +334,7 @@ def _described(
 
 def _new_key(table: LoadedTable, storage: Storage, ending: str) -> str:
     """Return the name of a new file, where the table has its data files if that is below it."""
-    folder = local_path(table.metadata.properties.get(_DATA_PATH, "")).rstrip("/")
+    folder = local_path(table.metadata.properties.get("write.data.path", "")).rstrip("/")
     root = storage.root.rstrip("/") + "/"
     inside = folder[len(root) :] if folder.startswith(root) else _DATA_FOLDER
     return f"{inside}/{uuid4()}{ending}"

@@ -53,7 +53,6 @@ class ReadPlan(Rendered):
     _rows: DataFrame | None = field(default=None, repr=False, compare=False)
 
     def to_df(self) -> DataFrame:
-        """Return the rows; lazy."""
         if self._rows is None:
             raise ValueError("a plan that was not made by plan_read has no rows")
         return self._rows

@@ -305,7 +305,9 @@ class _Writing:
 def _write_smaller(writing: _Writing, keys: Keys, *, staging: bool) -> None:
     """Write eligible keys in the smaller form, and the others in an ordinary file."""
     split = key_vectors.split_keys(keys)
-    ineligible = _ineligible(split)
+    kinds = {"negative": split.negatives, "null": split.nulls}
+    found = [f"{count:,} {what}" for what, count in kinds.items() if count]
+    ineligible = f"a vector holds no such keys: {' and '.join(found)}"
     if not len(split.eligible):
         writing.add_ordinary(keys, equality_files.encode_files(keys), ineligible)
         return
@@ -330,12 +332,6 @@ def _write_smaller(writing: _Writing, keys: Keys, *, staging: bool) -> None:
         writing.add_companions(split.eligible, ordinary)
     if len(split.rest):
         writing.add_ordinary(split.rest, equality_files.encode_files(split.rest), ineligible)
-
-
-def _ineligible(split: key_vectors.SplitKeys) -> str:
-    kinds = {"negative": split.negatives, "null": split.nulls}
-    found = [f"{count:,} {what}" for what, count in kinds.items() if count]
-    return f"a vector holds no such keys: {' and '.join(found)}"
 
 
 def _described(columns: Sequence[KeyColumn]) -> str:

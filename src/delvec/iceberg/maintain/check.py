@@ -15,14 +15,8 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from delvec import errors
 from delvec.documents import parse_json
-from delvec.errors import (
-    FormatError,
-    InvalidArgumentError,
-    ObjectNotFoundError,
-    StorageError,
-    add_location,
-)
 from delvec.iceberg.client.catalog import LoadedTable
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, snapshot_table
@@ -137,11 +131,11 @@ def _looked_at(storage: Storage, file: _Listed) -> Finding | None:
     what = "data" if file.is_data else "delete"
     try:
         place, key = open_listed_file(storage, local_path(file.path))
-    except FormatError as error:
+    except errors.FormatError as error:
         return Finding("warning", "other-store", file.path, f"not looked at: {error.describe()}")
     try:
         size = place.size(key)
-    except ObjectNotFoundError:
+    except errors.ObjectNotFoundError:
         return Finding(
             "error",
             "missing-file",
@@ -149,7 +143,7 @@ def _looked_at(storage: Storage, file: _Listed) -> Finding | None:
             f"the {what} file is gone",
             "restore it, or roll back to a snapshot that does not have it",
         )
-    except StorageError as error:
+    except errors.StorageError as error:
         return Finding("error", "unreadable-file", file.path, error.describe(), error.hint)
     if size != file.size:
         return Finding(
@@ -221,9 +215,9 @@ def _by_content(storage: Storage, row: Row, unusable: Collection[str]) -> Iterat
     try:
         place, key = open_listed_file(storage, local_path(path))
         data = place.read_range(key, offset, length)
-        with add_location(path, offset):
+        with errors.add_location(path, offset):
             positions = decode_frame(data, cardinality=row["rows"])
-    except (FormatError, InvalidArgumentError, StorageError) as error:
+    except (errors.FormatError, errors.InvalidArgumentError, errors.StorageError) as error:
         yield wrong(error.describe(), error.hint)
         return
     rows, highest = row["its_rows"], positions.max

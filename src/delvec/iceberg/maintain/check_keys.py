@@ -54,7 +54,15 @@ def check_keys(
     Eight files at a time are read, in batches of a million keys. Returns how many of them have a
     vector in a statistics file.
     """
-    known = _types(table, deletes)
+    # The types of all key columns that some schema of the table has, by field id.
+    metadata = table.metadata
+    known: dict[int, str] = {}
+    for field_id in {each for delete in deletes for each in delete.equality_ids}:
+        try:
+            wide = add_dropped_key_columns(metadata, metadata.schema, [field_id], str(table.name))
+        except DelvecError:
+            continue
+        known[field_id] = key_types(wide)[field_id]
     companions = table.metadata.statistics_of_files(DELETE_FILE)
 
     def work(file: EqualityDeleteFile) -> list[Finding]:
@@ -181,18 +189,6 @@ def stores(have: pa.DataType, kind: str) -> bool:
         "binary": pa.binary(),
     }
     return bool(have == others.get(kind))
-
-
-def _types(table: LoadedTable, deletes: Sequence[EqualityDeleteFile]) -> dict[int, str]:
-    """Return the types of all key columns that some schema of the table has, by field id."""
-    metadata, known = table.metadata, {}
-    for field_id in {each for delete in deletes for each in delete.equality_ids}:
-        try:
-            wide = add_dropped_key_columns(metadata, metadata.schema, [field_id], str(table.name))
-        except DelvecError:
-            continue
-        known[field_id] = key_types(wide)[field_id]
-    return known
 
 
 def _unreadable(file: EqualityDeleteFile) -> Finding:

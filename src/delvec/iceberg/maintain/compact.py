@@ -94,7 +94,10 @@ def compact(
     No row changes. It excludes `resolve`, which would have to begin again; other writers may go on.
     It runs as long as Iceberg takes to read and write the chosen files.
     """
-    given = _as_options(options)
+    given = {  # as Java spells them
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in {_STARTING_SEQUENCE: False, **(options or {})}.items()
+    }
     notes: tuple[str, ...] = ()
     if given[_STARTING_SEQUENCE].lower() == "true":
         risk = (
@@ -148,14 +151,6 @@ def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
     return outside_note(outside_of(table.metadata.location, [path for (path,) in rows]))
 
 
-def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Return options as strings, as Java spells them."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in {_STARTING_SEQUENCE: False, **(options or {})}.items()
-    }
-
-
 def _require_safe(table: LoadedTable) -> IcebergSnapshot | None:
     """Refuse what Iceberg's procedure would break; return the newest snapshot of `main`."""
     head = table.metadata.head()
@@ -193,7 +188,6 @@ def _rewritten(table: LoadedTable, where: str | None, options: Mapping[str, str]
 def _planned(
     table: LoadedTable, head: IcebergSnapshot, where: str | None, options: Mapping[str, str]
 ) -> CompactReport:
-    """Return what Iceberg's planner chooses."""
     spark, view = table.spark, iceberg_view(table.spark)
     root = jvm.view_of(spark)
     given = root.java.util.HashMap()

@@ -23,17 +23,7 @@ from delvec.iceberg.commit.marks import is_staging
 from delvec.iceberg.deletes.equality_files import Scope
 from delvec.iceberg.deletes.key_columns import key_paths
 from delvec.iceberg.deletes.write_keys import WrittenDeletes, write_deletes
-from delvec.iceberg.maintain.delete_groups import (
-    DeleteGroup,
-    DeletePlan,
-    Kind,
-    data_sequences,
-    group_columns,
-    group_keys,
-    is_global,
-    plan_deletes,
-    why_unwritable,
-)
+from delvec.iceberg.maintain import delete_groups
 from delvec.report.format import format_count, format_list, format_outcome, format_size, nonzero
 from delvec.report.rendering import Line, Rendered, Stopwatch, doc, documented, required, summary
 from delvec.spark.engine import open_storage
@@ -158,7 +148,7 @@ def consolidate_deletes(
 
 def scope_name(metadata: TableMetadata, spec_id: int, partition_json: str) -> str:
     """Return the partition of an equality delete as text; `global` for all."""
-    if is_global(metadata, spec_id):
+    if delete_groups.is_global(metadata, spec_id):
         return "global"
     names = [field["name"] for field in metadata.specs[spec_id]["fields"]]
     values = parse_json(partition_json, "the partition of a delete file")
@@ -185,7 +175,7 @@ class _Planned:
     staging: bool
     snapshot_id: int
     deletes: tuple[EqualityDeleteFile, ...]
-    plan: DeletePlan
+    plan: delete_groups.DeletePlan
 
 
 def _planned(table: LoadedTable, branch: str) -> _Planned:
@@ -195,12 +185,12 @@ def _planned(table: LoadedTable, branch: str) -> _Planned:
     staging = is_staging(table.metadata, branch)
     deletes = () if head is None else equality_deletes(table, head.id)
     if head is None or not deletes:
-        return _Planned(table, branch, staging, 0, (), DeletePlan())
-    sequences = data_sequences(table, head.id, deletes)
+        return _Planned(table, branch, staging, 0, (), delete_groups.DeletePlan())
+    sequences = delete_groups.data_sequences(table, head.id, deletes)
     keys = {tuple(sorted(each.equality_ids)) for each in deletes}
-    reasons = {ids: why_unwritable(table, ids) for ids in keys}
+    reasons = {ids: delete_groups.why_unwritable(table, ids) for ids in keys}
     unwritable = {ids: reason for ids, reason in reasons.items() if reason is not None}
-    plan = plan_deletes(deletes, sequences, staging=staging, unwritable=unwritable)
+    plan = delete_groups.plan_deletes(deletes, sequences, staging=staging, unwritable=unwritable)
     return _Planned(table, branch, staging, head.id, deletes, plan)
 
 
@@ -215,12 +205,12 @@ class _Written:
         """Write what is not written yet; return the plan without groups that stay as many files."""
         table, plan = planned.table, planned.plan
         missing = [each for each in plan.groups if self._key(planned, each) not in self._by_group]
-        for group, keys in group_keys(table, planned.snapshot_id, missing):
+        for group, keys in delete_groups.group_keys(table, planned.snapshot_id, missing):
             storage = open_storage(table.spark, local_path(table.metadata.location))
             uncommitted = self._held.enter_context(UncommittedFiles(storage))
             written = write_deletes(
                 keys,
-                group_columns(table, group.kind.ids),
+                delete_groups.group_columns(table, group.kind.ids),
                 table,
                 Scope(group.kind.spec_id, group.kind.partition_json),
                 staging=planned.staging,
@@ -236,7 +226,7 @@ class _Written:
         ]
         return replace(planned, plan=replace(plan, groups=tuple(kept)))
 
-    def of(self, planned: _Planned, group: DeleteGroup) -> WrittenDeletes:
+    def of(self, planned: _Planned, group: delete_groups.DeleteGroup) -> WrittenDeletes:
         return self._by_group[self._key(planned, group)][1]
 
     def keep(self, planned: _Planned) -> None:
@@ -249,9 +239,9 @@ class _Written:
         for uncommitted, _ in self._by_group.values():
             uncommitted.discard()
 
-    def _key(self, planned: _Planned, group: DeleteGroup) -> tuple[object, ...]:
+    def _key(self, planned: _Planned, group: delete_groups.DeleteGroup) -> tuple[object, ...]:
         # Types and names of columns may have changed between two plans.
-        columns = group_columns(planned.table, group.kind.ids)
+        columns = delete_groups.group_columns(planned.table, group.kind.ids)
         paths = sorted(each.path for each in group.files)
         return (planned.staging, group.kind, columns, *paths)
 
@@ -332,7 +322,7 @@ def _completed(
     )
 
 
-def _names(metadata: TableMetadata, kind: Kind) -> tuple[str, ...]:
+def _names(metadata: TableMetadata, kind: delete_groups.Kind) -> tuple[str, ...]:
     """Return the names of key columns; of a dropped one that of its field id."""
     paths = key_paths(metadata.schema)
     return tuple(".".join(paths.get(each, (f"field {each}",))) for each in kind.ids)

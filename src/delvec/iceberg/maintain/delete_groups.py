@@ -120,7 +120,6 @@ def plan_deletes(
     staging: bool,
     unwritable: Mapping[tuple[int, ...], str],
 ) -> DeletePlan:
-    """Return which deletes to merge and which to remove."""
     kinds: dict[Kind, list[EqualityDeleteFile]] = {}
     dangling = []
     for each in deletes:

@@ -135,7 +135,11 @@ def expire_snapshots(
     require_own_files(table)
     folder = own_location.require_own_folder(table, location)
     if dry_run:
-        return _expiring(table, moment, retain_last)
+        with translate_errors(str(table.name)):
+            plan = _limited(table.handle.expireSnapshots(), moment, retain_last)
+            count = plan.apply().size()
+        left = len(table.metadata.snapshots) - count
+        return ExpireReport(str(table.name), count, left, dry_run=True)
     stopwatch = Stopwatch()
     with stopwatch.phase("keep marks"):
         before = keep_staging_marks(table).metadata
@@ -224,7 +228,6 @@ def remove_orphan_files(
 
 
 def call_procedure(table: LoadedTable, procedure: str, arguments: Mapping[str, str]) -> list[Row]:
-    """Call a procedure of a table's catalog; arguments are SQL."""
     spark, name = table.spark, table.name
     own_location.require_own_log(table)
     given = {"table": sql_string(str(name)), **arguments}
@@ -288,17 +291,6 @@ def _delete(table: LoadedTable, folder: str, paths: Sequence[str]) -> None:
             split = view.relocated.com.google.common.base.Splitter.on("\0")
             files = split.splitToList("\0".join(paths))  # a call for all
             view.CatalogUtil.deleteFiles(table.handle.io(), files, "own", True)
-
-
-def _expiring(
-    table: LoadedTable, older_than_ms: int | None, retain_last: int | None
-) -> ExpireReport:
-    """Let Iceberg plan an expiry, and commit nothing."""
-    with translate_errors(str(table.name)):
-        plan = _limited(table.handle.expireSnapshots(), older_than_ms, retain_last)
-        count = plan.apply().size()
-    left = len(table.metadata.snapshots) - count
-    return ExpireReport(str(table.name), count, left, dry_run=True)
 
 
 def _milliseconds(table: LoadedTable, moment: datetime | timedelta | str) -> int:

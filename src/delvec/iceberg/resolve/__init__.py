@@ -1,3 +1,1 @@
 """Resolving equality deletes: deleted keys become deletion vectors of the rows that have them."""
-
-from __future__ import annotations

@@ -85,7 +85,6 @@ class FoundRows:
     def _find(
         self, head: int | None, searches: Sequence[Search], choices: plan.ResolveOptions
     ) -> None:
-        """Find the rows of one set of key columns."""
         table = searches[0].table
         parts = [
             self._rows(search, choices, is_own=search.snapshot_id == head) for search in searches
@@ -119,7 +118,6 @@ class StagedPositions:
     choices: plan.ResolveOptions
 
     def deleted(self) -> dict[str, Bitmap]:
-        """Return the positions that it deletes, by path."""
         staged = self.staged
         marked = self._live(staged.marked, "has deletes by position")
         files = find_position_deletes(self.table, staged.head.id, marked)
@@ -131,7 +129,6 @@ class StagedPositions:
         return read_earlier_positions(self.table, staged.head.id, storage, new, complete=True)
 
     def removed(self, hits: Collection[str]) -> tuple[str, ...]:
-        """Return the paths of data files that it has removed."""
         removed = self._live(self.staged.removed, "was removed")
         self._require_same_rows(hits, set(removed))
         return removed

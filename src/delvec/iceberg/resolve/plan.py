@@ -159,10 +159,7 @@ def target_searches(
 
 
 def staged_searches(table: LoadedTable, staged: Staged) -> tuple[Search, ...]:
-    """Plan where rows with deleted keys may be in staged data files.
-
-    Sequence numbers of the staging branch tell which deletes are later than which rows.
-    """
+    """Plan where rows with deleted keys may be in staged data files."""
     planned = plan_snapshot(table, staged.head.id, table.metadata.schema)
     paths = planned.files.column("path")
     is_staged = pc.is_in(paths, value_set=pa.array(staged.data, pa.string()))

@@ -19,14 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from delvec.errors import (
-    ConflictError,
-    DelvecError,
-    LockedError,
-    PlanError,
-    VerificationError,
-    committed_before,
-)
+from delvec import errors
 from delvec.iceberg.client.catalog import LoadedTable, load_table
 from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.client.metadata import branch_head
@@ -118,23 +111,23 @@ class Step:
 
     def run(self) -> ResolveReport:
         """Resolve, and search again after concurrent commits."""
-        lost: DelvecError
+        lost: errors.DelvecError
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._table = load_table(self._table.spark, self._table.name)
             head = self._head
             try:
                 return replace(self._resolve(), conflicts=attempt)
-            except LockedError:
+            except errors.LockedError:
                 raise
-            except (ConflictError, PlanError) as error:
+            except (errors.ConflictError, errors.PlanError) as error:
                 newest = load_table(self._table.spark, self._table.name)
                 now = newest.metadata.head(self._choices.target)
                 replaced = newest.metadata.uuid != self._table.metadata.uuid
                 if replaced or (now and now.id) == head:
                     raise
                 lost = error
-        raise ConflictError(
+        raise errors.ConflictError(
             f"others committed to {self._choices.target} of {self._table.name} at the same time,"
             f" {_ATTEMPTS} times in a row: {lost.describe()}",
             hint="run it again",
@@ -203,7 +196,7 @@ class Step:
             try:
                 with self._phase("commit"):
                     done = self._commit(work, merged, stored)
-            except (ConflictError, PlanError, VerificationError):
+            except (errors.ConflictError, errors.PlanError, errors.VerificationError):
                 uncommitted.discard()
                 raise
         return replace(report, snapshot_id=done.snapshot_id, commits=1, vector_bytes=stored.bytes)
@@ -338,7 +331,7 @@ def resolve(
     def so_far() -> ResolveReport | None:
         return replace(report, phases=watch.seconds) if report.commits else None
 
-    with interruptible(table.spark), committed_before(so_far):
+    with interruptible(table.spark), errors.committed_before(so_far):
         while True:
             step = Step(table, choices, watch, between, plan)
             report, plan = _added(report, step.run()), None
@@ -385,7 +378,7 @@ def restart_if_resolved(
     if head is not None and (work.staged is None or work.staged.is_empty):
         try:
             restart_branch(table, staging, target, head.id)
-        except PlanError:  # others have committed to it just now
+        except errors.PlanError:  # others have committed to it just now
             pass
         else:
             note = f"{staging} begins again at {target}."
@@ -408,7 +401,7 @@ def _with_index(
                 return report
             if report.data_files_added:  # vectors change nothing that the index says
                 index = update_index(table, snapshot_id, ids)
-    except DelvecError as error:
+    except errors.DelvecError as error:
         note = f"The index was not brought up to date, the next call will: {error.describe()}"
         return replace(report, notes=(*report.notes, note))
     return replace(report, index_rows=index.rows)

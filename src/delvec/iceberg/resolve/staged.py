@@ -33,7 +33,6 @@ from delvec.spark import jvm
 _REPLACE: Final = "replace"
 CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
 """What the summary of a snapshot that changes something has one of."""
-_PICKED: Final = "source-snapshot-id"
 _NEW_BRANCH: Final = "write the changes to a new staging branch"
 
 
@@ -174,7 +173,7 @@ def _require_none_picked(
     table: LoadedTable, target: str, waiting: Sequence[IcebergSnapshot]
 ) -> None:
     """Refuse snapshots that somebody has cherry-picked: their data files would be there twice."""
-    picked = {each.summary.get(_PICKED) for each in table.metadata.ancestors(target)}
+    picked = {each.summary.get("source-snapshot-id") for each in table.metadata.ancestors(target)}
     for each in waiting:
         if str(each.id) in picked:
             raise PlanError(
@@ -295,7 +294,10 @@ class _Changes:
         for path in new:
             del self._data[path]
         if not (is_rewrite and taken):  # whose rows the target has already
-            self._add_data(found["data"])
+            for text in found["data"]:
+                value = parse_json(text, "the entry of a staged file")
+                value.pop("first-row-id", None)  # the target gives its rows ids of its own
+                self._data[value["file-path"]] = json.dumps(value)
         if not is_rewrite:
             self._removed += taken
             self._rewritten += taken if found["data"] else ()
@@ -306,12 +308,6 @@ class _Changes:
             offset = value.get("content-offset")
             key = value["file-path"] if offset is None else f"{value['file-path']}@{offset}"
             self._marks[key] = value.get("referenced-data-file")
-
-    def _add_data(self, texts: Sequence[str]) -> None:
-        for text in texts:
-            value = parse_json(text, "the entry of a staged file")
-            value.pop("first-row-id", None)  # the target gives its rows ids of its own
-            self._data[value["file-path"]] = json.dumps(value)
 
     def staged(self, snapshots: tuple[IcebergSnapshot, ...]) -> Staged:
         marks = {key: path for key, path in self._marks.items() if path not in self._data}

@@ -30,14 +30,8 @@ from delvec.iceberg.client.files import find_position_deletes
 from delvec.iceberg.deletes import key_filter
 from delvec.iceberg.deletes.key_columns import key_types
 from delvec.iceberg.deletes.positions import read_earlier_positions
+from delvec.iceberg.search import key_index
 from delvec.iceberg.search.index_update import update_index
-from delvec.iceberg.search.key_index import (
-    KeyIndex,
-    file_hash,
-    indexed_key,
-    open_index,
-    why_no_index,
-)
 from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
 from delvec.report.hints import Wording
 from delvec.spark.input.key_values import NUMBER_TYPES
@@ -55,15 +49,18 @@ _HASH: Final = "__delvec_hash"
 _FILE_HASH: Final = "__delvec_file_hash"
 
 
-def find_by_index(search: Search, index: KeyIndex) -> DataFrame:
+def find_by_index(search: Search, index: key_index.KeyIndex) -> DataFrame:
     """Return the live rows that are deleted, as `find_by_join` does: file, place, hash of the key.
 
     The index is looked up at once, the keys are compared when the result is used. Files that are
     not indexed are searched by the join. The driver holds the hashes of few keys, and the paths of
     files with candidates; for keys that need no comparison at most 1 million rows, as positions.
     """
-    if not _is_about(index, search):
+    if not index.is_usable or not search.files.files.num_rows:
         return find_by_join(search)
+    now = key_index.indexed_key(search.table.metadata, search.schema, search.ids)
+    if now.why_not is not None or now.signature != index.key.signature:
+        return find_by_join(search)  # the hashes are not those of keys as they are read now
     with describe_jobs(search.table.spark, f"delvec: look-up in the index of {search.table.name}"):
         missing = _not_indexed(search, index)
         lookup = _Lookup(_with_files(search, missing, chosen=False), index)
@@ -75,16 +72,7 @@ def find_by_index(search: Search, index: KeyIndex) -> DataFrame:
     return compared if found is None else found.unionAll(compared)
 
 
-def _is_about(index: KeyIndex, search: Search) -> bool:
-    """Whether the index has the hashes of keys as they are read now."""
-    if not index.is_usable or not search.files.files.num_rows:
-        return False
-    now = indexed_key(search.table.metadata, search.schema, search.ids)
-    return now.why_not is None and now.signature == index.key.signature
-
-
-def _not_indexed(search: Search, index: KeyIndex) -> list[str]:
-    """Return the paths of files that the index does not have."""
+def _not_indexed(search: Search, index: key_index.KeyIndex) -> list[str]:
     if index.snapshot_id == search.snapshot_id:
         return []
     paths = search.files.files.select(["path"])
@@ -96,7 +84,6 @@ def _not_indexed(search: Search, index: KeyIndex) -> list[str]:
 
 
 def _with_files(search: Search, paths: Collection[str], *, chosen: bool) -> Search:
-    """Return a search in some of its files, or in all others."""
     files = search.files.files
     within = pc.is_in(files.column("path"), value_set=pa.array(list(paths), pa.string()))
     kept = files.filter(within if chosen else pc.invert(within))
@@ -113,7 +100,7 @@ class _Lookup:
     """Deletes by the key of an index, in files that it has."""
 
     search: Search
-    index: KeyIndex
+    index: key_index.KeyIndex
 
     def paths(self) -> list[str]:
         """Return the files with candidates."""
@@ -167,7 +154,7 @@ class _Lookup:
         listed = search.files.files.select(["path", "sequence", "scope"])
         names = "path", key_filter.FILE_SEQUENCE, key_filter.FILE_SCOPE
         files = search.table.spark.createDataFrame(listed).toDF(*names)
-        files = files.withColumn(_FILE_HASH, file_hash("path", self.index.key))
+        files = files.withColumn(_FILE_HASH, key_index.file_hash("path", self.index.key))
         marked = rows.drop("path").join(F.broadcast(files), F.col("file") == F.col(_FILE_HASH))
         is_few = search.keys <= _MOST_BROADCAST
         applies = (F.col("hash") == F.col(_HASH)) & key_filter.is_later(scoped=True)
@@ -244,9 +231,9 @@ def find_rows_of(
     ids = frozenset(search.ids)
     if wanted != "join" and keys and keys != ids:
         return Rows(find_by_join(search), Choice("join", "a delete is by other columns"))
-    if wanted == "index" and (reason := why_no_index(search.table, ids)):
+    if wanted == "index" and (reason := key_index.why_no_index(search.table, ids)):
         return Rows(find_by_join(search), Choice("join", f"no index: {reason}"))
-    index = None if wanted == "join" else open_index(search.table, ids)
+    index = None if wanted == "join" else key_index.open_index(search.table, ids)
     if wanted == "index" and may_write:
         index = update_index(search.table, search.snapshot_id, ids)
     unusable = index is None or not index.is_usable
@@ -256,7 +243,7 @@ def find_rows_of(
     return Rows(find_by_index(search, index), choice)
 
 
-def choose(search: Search, index: KeyIndex | None, wanted: Strategy) -> Choice:
+def choose(search: Search, index: key_index.KeyIndex | None, wanted: Strategy) -> Choice:
     """Return how to find the rows of a search."""
     if wanted == "join":
         return Choice("join", "as asked for")
@@ -273,11 +260,15 @@ def choose(search: Search, index: KeyIndex | None, wanted: Strategy) -> Choice:
     return _cheaper(search, index)
 
 
-def _cheaper(search: Search, index: KeyIndex) -> Choice:
+def _cheaper(search: Search, index: key_index.KeyIndex) -> Choice:
     keys, rows, files = search.keys, search.rows, search.files.files.num_rows
     cost = _row_cost(search)
     join = rows * cost
-    look_up = _look_up(keys, index)
+    read = index.rows
+    if keys <= FEW_KEYS:
+        # Each append has rows of any hash; a key is looked for in one row group of each.
+        read = min(read, keys * _ROWS_OF_A_GROUP * (1 + min(index.runs, index.files)))
+    look_up = _JOB + read * _INDEX_ROW + keys * _PROBE
     if index.snapshot_id != search.snapshot_id:
         # Files that are not indexed yet are read as by the join; which they are, its marks tell.
         look_up += _MARKS + max(0, rows - index.rows) * cost
@@ -290,14 +281,6 @@ def _cheaper(search: Search, index: KeyIndex) -> Choice:
     if look_up < _ACCEPTED * join:
         return Choice("index", f"{what}: a look-up costs little beside reading the files")
     return Choice("join", f"{what}: reading their keys costs less than a look-up")
-
-
-def _look_up(keys: int, index: KeyIndex) -> float:
-    rows = index.rows
-    if keys <= FEW_KEYS:
-        # Each append has rows of any hash; a key is looked for in one row group of each.
-        rows = min(rows, keys * _ROWS_OF_A_GROUP * (1 + min(index.runs, index.files)))
-    return _JOB + rows * _INDEX_ROW + keys * _PROBE
 
 
 def _row_cost(search: Search) -> float:

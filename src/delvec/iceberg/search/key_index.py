@@ -82,7 +82,6 @@ class IndexedKey:
 def indexed_key(
     metadata: TableMetadata, schema: Mapping[str, Any], ids: Collection[int]
 ) -> IndexedKey:
-    """Return what an index of key columns is about."""
     wanted = tuple(sorted(ids))
     fields = {each["id"]: each for each in schema["fields"]}
     inner = [each for each in wanted if each not in fields]
@@ -367,10 +366,7 @@ def find_or_make_index(table: LoadedTable) -> LoadedTable:
 
 
 def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
-    """Drop the index of a table with its files; return whether there was one.
-
-    With `dry_run` it stays.
-    """
+    """Drop the index of a table with its files; return whether there was one."""
     found = find_table(table.spark, index_name(table.name))
     if found is None:
         return False

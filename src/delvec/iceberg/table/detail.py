@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -169,7 +169,11 @@ def column_names(metadata: TableMetadata) -> Mapping[int, str]:
 def partition_fields(metadata: TableMetadata) -> tuple[str, ...]:
     """Return the fields of the default partition spec, such as `day(ts)`."""
     names = column_names(metadata)
-    return tuple(_partition_field(each, names) for each in metadata.spec["fields"])
+    found = []
+    for field in metadata.spec["fields"]:
+        source, transform = names.get(field["source-id"], field["name"]), field["transform"]
+        found.append(source if transform == "identity" else f"{transform}({source})")
+    return tuple(found)
 
 
 def _counts(
@@ -243,9 +247,3 @@ def _equality_columns(metadata: TableMetadata) -> Column:
     by_id = F.create_map(*(F.lit(each) for pair in names.items() for each in pair))
     ids = F.col("data_file.equality_ids")
     return F.transform(ids, lambda each: F.coalesce(by_id[each], each.cast("string")))
-
-
-def _partition_field(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    source = names.get(field["source-id"], field["name"])
-    transform = field["transform"]
-    return source if transform == "identity" else f"{transform}({source})"

@@ -236,7 +236,11 @@ class _Reading:
             case "And", operands:
                 return reduce(self._both, map(self.of, operands))
             case "Or", _:
-                return self._any(node)
+                parts = [self.of(each) for each in node.children]
+                first = parts[0]
+                if any(each.columns != first.columns or each.not_null for each in parts):
+                    raise _NotUnderstoodError("is not about one set of columns", node)
+                return replace(first, keys=frozenset().union(*(each.keys for each in parts)))
             case "EqualTo" | "EqualNullSafe" as kind, (left, right):
                 column, value = self._sides(left, right)
                 is_never = value is None and kind == "EqualTo"
@@ -255,13 +259,6 @@ class _Reading:
             case _:
                 raise _NotUnderstoodError("is not a comparison with a key", node)
         return found
-
-    def _any(self, node: Expression) -> _Keys:
-        parts = [self.of(each) for each in node.children]
-        first = parts[0]
-        if any(each.columns != first.columns or each.not_null for each in parts):
-            raise _NotUnderstoodError("is not about one set of columns", node)
-        return replace(first, keys=frozenset().union(*(each.keys for each in parts)))
 
     def _in(self, tested: Expression, others: Sequence[Expression], cells: Any) -> _Keys:  # noqa: ANN401
         if cells is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
@@ -73,7 +73,17 @@ def change_batch(
     columns = [field["name"] for field in schema["fields"]]
     require_no_own_names(columns, table)
     for expression in (delete_where, order_by):
-        _require_no_order(expression, changes.sparkSession)
+        if not isinstance(expression, str):
+            continue
+        with failures.translate_errors(expression):
+            parser = jvm.session_of(changes.sparkSession).sessionState().sqlParser()
+            parsed = parser.parseExpression(expression)
+        # Spark takes `seq DESC` for a column `seq` under the name DESC.
+        if jvm.class_name(parsed) in ("Alias", "UnresolvedAlias"):
+            raise InvalidArgumentError(
+                f"{expression!r} is an expression and a name for it",
+                hint="the row with the highest value is the last; negate it for the lowest",
+            )
     require_columns(changes, columns, (delete_where, order_by), table)
     deleted = F.lit(False) if delete_where is None else _column(delete_where)
     order = F.lit(0) if order_by is None else _column(order_by)
@@ -149,26 +159,12 @@ def require_columns(
 
 
 def _used(changes: DataFrame, condition: str | Column) -> list[str]:
-    """Return the columns that an expression refers to."""
     plan: Any = changes.select(_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
     return [str(each.name()) for each in jvm.items(plan.references())]
 
 
 def _column(expression: str | Column) -> Column:
     return F.expr(expression) if isinstance(expression, str) else expression
-
-
-def _require_no_order(expression: str | Column | None, spark: SparkSession) -> None:
-    """Refuse `seq DESC`, which Spark takes for a column `seq` under the name DESC."""
-    if not isinstance(expression, str):
-        return
-    with failures.translate_errors(expression):
-        parsed = jvm.session_of(spark).sessionState().sqlParser().parseExpression(expression)
-    if jvm.class_name(parsed) in ("Alias", "UnresolvedAlias"):
-        raise InvalidArgumentError(
-            f"{expression!r} is an expression and a name for it",
-            hint="the row with the highest value is the last; negate it for the lowest",
-        )
 
 
 def _stored(key: KeyColumn) -> Column:
@@ -185,7 +181,6 @@ def append_rows(
     txn: branch_commit.Txn | None = None,
     dry_run: bool = False,
 ) -> KeyDeleteReport:
-    """Append rows to a branch; columns are matched by name."""
     start = KeyDeleteReport("APPEND", str(table.name), branch)
     if _is_done(table, branch, txn):
         return replace(start, replayed=True)
@@ -245,10 +240,7 @@ def upsert_rows(  # noqa: PLR0913
     txn: branch_commit.Txn | None = None,
     dry_run: bool = False,
 ) -> KeyDeleteReport:
-    """Write rows, and delete all older rows that have one of their keys.
-
-    The changes are computed once and held by the executors meanwhile; see `change_batch`.
-    """
+    """Write rows, and delete all older rows that have one of their keys."""
     name = str(table.name)
     wanted = _key_columns(table, keys)
     start = KeyDeleteReport("UPSERT", name, branch)

@@ -52,7 +52,6 @@ _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 _FLOATS: Final = (spark_types.FloatType, spark_types.DoubleType)
 KEY_MEMORY: Final = "spark.delvec.iceberg.keyMemory"
 """The memory up to which the driver collects the keys of a DataFrame."""
-_DEFAULT: Final = "256m"
 
 
 def shape_keys(keys: Any, columns: Sequence[AnyColumn]) -> pa.Table:  # noqa: ANN401
@@ -80,7 +79,6 @@ def shape_keys(keys: Any, columns: Sequence[AnyColumn]) -> pa.Table:  # noqa: AN
 
 
 def _named(table: pa.Table, wanted: str) -> pa.ChunkedArray:
-    """Return a column by its exact name, else ignoring case."""
     for same in (str, str.lower):
         names = [same(each) for each in table.column_names]
         places = [place for place, name in enumerate(names) if name == same(wanted)]
@@ -360,7 +358,7 @@ def read_keys(keys: Any, columns: Sequence[KeyColumn], table: str) -> Iterator[K
         wanted = keys.select(
             *(cast_exactly(keys, each).alias(f"k{place}") for place, each in enumerate(columns))
         )
-        limit = bytes_setting(keys.sparkSession, KEY_MEMORY, _DEFAULT)
+        limit = bytes_setting(keys.sparkSession, KEY_MEMORY, "256m")
         with stage_rows(wanted.distinct()) as rows:
             count, nulls, size = _measured(rows, columns)
             if size > limit:

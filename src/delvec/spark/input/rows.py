@@ -85,7 +85,6 @@ def rows_of_arrow(spark: SparkSession, table: pa.Table, *, exact: bool = False) 
 
 
 def schema_of_arrow(schema: pa.Schema) -> StructType:
-    """Return the schema that rows of an Arrow schema have in Spark."""
     try:
         return from_arrow_schema(pa.schema(_fields(schema)), prefer_timestamp_ntz=True)
     except PySparkException as error:

@@ -217,7 +217,6 @@ def _require_unclustered(snapshot: Snapshot) -> None:
 
 
 def _checked(metadata: Metadata, column: str) -> str:
-    """Return a column as SQL."""
     path = resolve(metadata.schema, split_path(column))
     name = ".".join(quote(each.name) for each in path)
     if path[0].name in {field.name for field in metadata.partition_fields}:

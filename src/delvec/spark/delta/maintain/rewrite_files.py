@@ -50,10 +50,7 @@ _FILES_OF_A_JOB: Final = 32
 
 
 def rewrite_files(attempt: Attempt, bins: Sequence[NDArray[np.int64]]) -> tuple[Rewrite, ...]:
-    """Write the live rows of each group of files to one new file.
-
-    New files are deleted again if the operation fails.
-    """
+    """Write the live rows of each group of files to one new file."""
     groups = [attempt.snapshot.files.select(each) for each in bins]
     with attempt.phase("plan"):
         # Files without live rows by the log are read as well: some writers count wrong.

@@ -340,7 +340,6 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def to_sql(where: str | Column) -> str:
-    """Return a condition as the table's history shows it."""
     if isinstance(where, str):
         return where
     column: Any = where._jc  # noqa: SLF001

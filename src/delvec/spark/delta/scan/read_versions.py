@@ -32,7 +32,6 @@ from delvec.spark.engine import time_zone
 from delvec.storage.backend import locate
 from delvec.storage.listed_files import local_path, store_of
 
-_LISTER: Final = "delvec.FileLister"
 # How old a version delta-spark may read for the newest; not at all by default.
 _STALENESS: Final = "spark.databricks.delta.stalenessLimit"
 
@@ -84,7 +83,7 @@ class _PlanReads:
         name = str(index.getClass().getName())
         given = [str(path.toString()) for path in jvm.items(index.rootPaths())]
         roots = {_normal(each): local_path(each) for each in given}
-        if name == _LISTER:
+        if name == "delvec.FileLister":
             ours = find_index(str(index.toString()))
             if self._table in roots and (ours is None or ours.follows):
                 yield self._late() if ours is None else self._of_scan(ours, cached=cached)

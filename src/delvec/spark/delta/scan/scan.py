@@ -29,27 +29,17 @@ from delvec.delta.schema.types import Field
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import expressions, jvm
+from delvec.spark.delta.scan import vectors as scan_vectors
 from delvec.spark.delta.scan.file_index import FileIndex, Hidden
-from delvec.spark.delta.scan.vectors import (
-    ROW_INDEX,
-    VECTOR_MEMORY,
-    Added,
-    Keep,
-    ScanPart,
-    choose_form,
-    load_bits,
-    row_filter,
-    scan_in_tasks,
-)
 from delvec.spark.engine import time_zone
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.types import file_schema, spark_type
 from delvec.storage import Storage
 from delvec.vector import Bitmap
 
-_ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
+_ADDED: Final[dict[str, scan_vectors.Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
-PLACE: Final[Mapping[str, Added]] = {NUMBER: "number", POSITION: "position"}
+PLACE: Final[Mapping[str, scan_vectors.Added]] = {NUMBER: "number", POSITION: "position"}
 """What is added to rows to tell where they are."""
 _READ_IDS: Final = "spark.sql.parquet.fieldId.read.enabled"
 _NUMBER: Final = "__delvec_change"
@@ -62,9 +52,9 @@ def scan(  # noqa: PLR0913
     columns: Sequence[str] | None = None,
     files: FileSet | None = None,
     *,
-    added: Mapping[str, Added] | None = None,
+    added: Mapping[str, scan_vectors.Added] | None = None,
     vectors: Mapping[int, Bitmap] | None = None,
-    keep: Keep = "live",
+    keep: scan_vectors.Keep = "live",
     stored: Sequence[StructField] = (),
     follows: bool = False,
 ) -> DataFrame:
@@ -76,11 +66,11 @@ def scan(  # noqa: PLR0913
             hint='read by spark.read.format("delvec").load(path), with delvec on the server',
         )
     taken = {field.physical_name.lower() for field in snapshot.metadata.schema.fields}
-    if ROW_INDEX in taken:
+    if scan_vectors.ROW_INDEX in taken:
         raise UnsupportedFeatureError(
-            f"{snapshot.table} has a column {ROW_INDEX}, a name that Spark's Parquet reader takes"
-            " for itself",
-            feature=ROW_INDEX,
+            f"{snapshot.table} has a column {scan_vectors.ROW_INDEX}, a name that Spark's Parquet"
+            " reader takes for itself",
+            feature=scan_vectors.ROW_INDEX,
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
@@ -136,8 +126,8 @@ class _ScanBuilder:
         spark: SparkSession,
         snapshot: Snapshot,
         columns: Sequence[str] | None,
-        added: Mapping[str, Added],
-        keep: Keep,
+        added: Mapping[str, scan_vectors.Added],
+        keep: scan_vectors.Keep,
         stored: Sequence[StructField],
         *,
         follows: bool,
@@ -164,16 +154,16 @@ class _ScanBuilder:
             clean = ~vectored
         parts = []
         if clean.any() or not vectored.any():  # with no file at all, for its columns
-            part = ScanPart(files.select(clean), np.flatnonzero(clean), {})
+            part = scan_vectors.ScanPart(files.select(clean), np.flatnonzero(clean), {})
             parts.append(self._finished(self._relation(part, ())))
         if vectored.any():
-            part = ScanPart(files.select(vectored), np.flatnonzero(vectored), vectors)
+            part = scan_vectors.ScanPart(files.select(vectored), np.flatnonzero(vectored), vectors)
             parts.append(self._through_vectors(part))
         return reduce(DataFrame.unionAll, parts)
 
-    def _through_vectors(self, part: ScanPart) -> DataFrame:
+    def _through_vectors(self, part: scan_vectors.ScanPart) -> DataFrame:
         spark, snapshot = self._spark, self._snapshot
-        form = choose_form(spark, part, self._fields, len(self._added))
+        form = scan_vectors.choose_form(spark, part, self._fields, len(self._added))
         if form == "tasks":
             if self._stored:
                 raise UnsupportedFeatureError(
@@ -181,25 +171,28 @@ class _ScanBuilder:
                     f" {', '.join(field.name for field in self._stored)} through them",
                     feature="rowTracking",
                     needed_by=snapshot.table,
-                    hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
+                    hint=f"raise {scan_vectors.VECTOR_MEMORY}, or narrow the condition",
                 )
             order, added = self._order, self._added
-            return scan_in_tasks(spark, snapshot, order, added, part, follows=self._follows)
+            return scan_vectors.scan_in_tasks(
+                spark, snapshot, order, added, part, follows=self._follows
+            )
         rows = self._relation(part, ("vector" if form == "constant" else "number",))
         if form == "join":
             rows = self._with_vectors(rows, part)
-        condition = row_filter(spark, self._hidden("vector"), self._keep)
+        condition = scan_vectors.row_filter(spark, self._hidden("vector"), self._keep)
         return self._finished(rows.where(condition))
 
-    def _relation(self, part: ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
-        """Return the columns under their physical names, and the hidden constants after them."""
+    def _relation(self, part: scan_vectors.ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
         metadata = self._snapshot.metadata
         by_id = metadata.mapping_mode == "id"
         partitions = {field.name for field in metadata.partition_fields}
         data = file_schema(
             [field for field in self._schema.fields if field.name not in partitions], by_id=by_id
         )
-        data = StructType([*data.fields, *self._stored, StructField(ROW_INDEX, LongType())])
+        data = StructType(
+            [*data.fields, *self._stored, StructField(scan_vectors.ROW_INDEX, LongType())]
+        )
         wanted = {kind for kind in self._added.values() if kind != "position"}
         hidden = (*hidden, *sorted(wanted - set(hidden)))
         constants = StructType(
@@ -230,7 +223,7 @@ class _ScanBuilder:
     def _finished(self, rows: DataFrame) -> DataFrame:
         """Return the columns that were asked for, under their names in the table."""
         hidden = {
-            name: ROW_INDEX if kind == "position" else self._hidden(kind)
+            name: scan_vectors.ROW_INDEX if kind == "position" else self._hidden(kind)
             for name, kind in self._added.items()
         }
         fields = iter(self._fields)
@@ -250,9 +243,9 @@ class _ScanBuilder:
             )
         )
 
-    def _with_vectors(self, rows: DataFrame, part: ScanPart) -> DataFrame:
+    def _with_vectors(self, rows: DataFrame, part: scan_vectors.ScanPart) -> DataFrame:
         """Join each row with the vector of its file, all of which are loaded now."""
-        bits = load_bits(self._snapshot.storage, part)
+        bits = scan_vectors.load_bits(self._snapshot.storage, part)
         number, vector = self._hidden("number"), self._hidden("vector")
         table = pa.table({"number": pa.array(part.numbers, pa.int64()), "bits": bits})
         vectors = self._spark.createDataFrame(table).toDF(f"{number}_of", vector)
@@ -311,7 +304,7 @@ def _rows(
     part: FeedPart,
     *,
     follows: bool,
-    keep: Keep = "live",
+    keep: scan_vectors.Keep = "live",
     recorded: bool = False,
 ) -> DataFrame:
     rows = scan(

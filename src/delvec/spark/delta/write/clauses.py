@@ -87,7 +87,6 @@ class MergeRequest:
         return [clause for clause in self.clauses if clause.when == when]
 
     def require_valid(self) -> None:
-        """Refuse clauses that could never apply."""
         require_ratio(self.rewrite_ratio)
         if not self.clauses:
             raise InvalidArgumentError(

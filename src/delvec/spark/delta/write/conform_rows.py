@@ -273,7 +273,6 @@ def require_insertable(schema: StructType, given: Collection[str]) -> None:
 
 
 def missing_identities(schema: StructType, given: Collection[str]) -> list[str]:
-    """Return the identity columns that rows have no values for."""
     names = {name.lower() for name in given}
     return [each.name for each in identity_fields(schema) if each.name.lower() not in names]
 

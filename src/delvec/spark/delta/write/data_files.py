@@ -106,7 +106,6 @@ def write_rows(
     tight_bounds: bool,
     files: int | None = None,
 ) -> WrittenFiles:
-    """Write rows as data files, with their statistics."""
     folder = _fresh_folder(metadata)
     written = _write(spark, storage, metadata, rows, folder=folder, files=files)
     adds = [_add(metadata, *each, tight_bounds=tight_bounds) for each in written]
@@ -160,7 +159,6 @@ def write_change_rows(
 
 
 def has_change_feed(metadata: Metadata) -> bool:
-    """Return whether a table has the change data feed enabled."""
     return metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED)
 
 

@@ -57,7 +57,6 @@ def delete_keys(keys: ByKeys, ratio: float | None) -> Callable[[Attempt], Outcom
 
 
 def prepare_delete(attempt: Attempt, where: str | Column | None, ratio: float | None) -> Outcome:
-    """Prepare a delete as part of an operation."""
     return _Delete(attempt, _ByCondition(where), ratio).prepare()
 
 
@@ -80,7 +79,6 @@ class ByKeys:
         return key_ranges(self.keys, columns)
 
     def targets(self, attempt: Attempt) -> Targets:
-        """Return the files that may have rows in the range of the keys."""
         attempt.depend_on(self.reads)
         predicate = self.ranges.predicate
         found = find_targets(attempt.snapshot, predicate, time_zone(attempt.spark))

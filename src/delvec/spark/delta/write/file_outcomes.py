@@ -60,7 +60,6 @@ class Found:
 
 
 def require_ratio(ratio: float | None) -> None:
-    """Refuse what is not a share of rows."""
     if ratio is not None and not 0 < ratio <= 1:
         raise InvalidArgumentError(
             f"rewrite_ratio is a share of rows above 0 and up to 1, got {ratio}"

@@ -73,13 +73,11 @@ def read_kept_rows(
 
 
 def count_kept(snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]) -> int:
-    """Count the rows that `read_kept_rows` returns."""
     total = sum(row_counts(snapshot.storage, files, sorted(gone)))
     return total - sum(each.cardinality for each in gone.values())
 
 
 def count_live(snapshot: Snapshot, numbers: NDArray[np.int64]) -> int:
-    """Count the live rows of some files of a version."""
     files = snapshot.files
     physical = sum(row_counts(snapshot.storage, files, numbers))
     return physical - int(files.deleted_rows[numbers].sum())

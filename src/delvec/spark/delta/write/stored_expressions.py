@@ -33,7 +33,6 @@ from delvec.spark import jvm
 from delvec.spark.failures import translate_errors
 from delvec.spark.types import spark_type
 
-_PACKAGE: Final = "delvec.spark.delta.write"
 _NO_COLUMNS: Final = StructType(())
 # SQL has these without parentheses, unless there is a column of the name.
 _BARE: Final = (
@@ -155,5 +154,5 @@ def _refused(
 
 def _checker(spark: SparkSession, kind: Kind) -> Any:  # noqa: ANN401
     texts = " ".join(allowed_functions(kind)), _BARE, " ".join(_SYNTAX_OF[kind].split())
-    load = partial(jvm.load_java, spark, _PACKAGE, "StoredExpressions", *texts)
+    load = partial(jvm.load_java, spark, "delvec.spark.delta.write", "StoredExpressions", *texts)
     return jvm.once(spark, ("checker of stored expressions", kind), load)
