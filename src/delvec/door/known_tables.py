@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.spark import jvm
+from delvec.spark.delta.scan.scan import scan
 from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import spark_type
 from delvec.storage.listed_files import local_path
@@ -135,13 +136,10 @@ def feed(table: DeltaTable, options: Mapping[str, str]) -> DataFrame | None:
 def rows_of(spark: SparkSession, table: Java, options: Java) -> Java:  # noqa: ARG001
     """Return the plan of a table's rows."""
     found = opened(known(table))
-    rows: DataFrame
-    if found.changes is not None:
-        rows = found.changes
-    elif found.is_newest:
-        rows = found.table.to_df()
-    else:
-        rows = found.table.to_df(version=found.snapshot.version)
+    rows = found.changes
+    if rows is None:
+        # Of the version whose columns the analyzer has: others may have committed meanwhile.
+        rows = scan(spark, found.snapshot, follows=found.is_newest)
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 

@@ -4,7 +4,7 @@ A statement is read by words; quotes, comments and brackets are skipped as a who
 of these is nobody's business here: Spark's own parser gets it as it is.
 
     >>> parse("VACUUM db.orders RETAIN 240 HOURS DRY RUN")
-    Parsed(kind='VACUUM', table=('db', 'orders'), given={'retain': 240.0, 'dry_run': True})
+    Parsed(kind='VACUUM', table=('db', 'orders'), given={'retain': 240, 'dry_run': True})
     >>> parse("DESCRIBE HISTORY delta.`/lake/orders` LIMIT 3")
     Parsed(kind='DESCRIBE HISTORY', table=('delta', '/lake/orders'), given={'limit': 3})
     >>> parse("SELECT 1")

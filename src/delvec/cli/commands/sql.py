@@ -68,9 +68,16 @@ def _sql(
 def _carry_out(
     output: Output, spark: SparkSession, text: str, most: int, *, dry_run: bool
 ) -> dict[str, Any]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from delvec.door.refusals import original  # noqa: PLC0415
+
     start = time.perf_counter()
-    found = spark.sql(f"EXPLAIN {text}" if dry_run else text)
-    rows = [row.asDict() for row in (found.limit(most + 1) if most else found).collect()]
+    try:
+        found = spark.sql(f"EXPLAIN {text}" if dry_run else text)
+        rows = [row.asDict() for row in (found.limit(most + 1) if most else found).collect()]
+    except PySparkException as error:
+        raise original(spark, error) from error
     seconds = time.perf_counter() - start
     names, more = list(dict.fromkeys(found.columns)), bool(most) and len(rows) > most
     rows = rows[:most] if most else rows
