@@ -254,3 +254,19 @@ def test_properties_of_iceberg_tables_are_refused_with_the_statement_that_sets_t
     error = json.loads(result.stdout)["error"]
     statement = r"ALTER TABLE lake.db.t SET TBLPROPERTIES ('it\'s'='…')"
     assert error["hint"] == f"run in Spark SQL: {statement}"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "give a statement, or --file with statements, not both"),
+        (["SELECT 1", "--file", "JOB"], "give a statement, or --file with statements, not both"),
+        (["--file", "JOB"], "there is no statement"),
+        (["--", " ; -- nothing"], "there is no statement"),
+    ],
+)
+def test_sql_wants_a_statement_or_a_file(given: list[str], told: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.sql"
+    job.write_text("-- SELECT 1;\n;")
+    words = [str(job) if each == "JOB" else each for each in given]
+    assert told in run("sql", *words, code=ExitCode.USAGE).stderr
