@@ -108,7 +108,7 @@ def killed_when_staged(spark: SparkSession, number: int) -> Iterator[list[int]]:
     with ExitStack() as patches:
         for module in ("delta.write.append", "delta.write.merge", "delta.write.update"):
             patches.enter_context(patch(f"delvec.spark.{module}.stage_rows", staged))
-        for name in ("spark.input.keys", "spark.jobs", "iceberg.write.change_batch"):
+        for name in ("spark.input.keys", "spark.jobs", "iceberg.write.upsert"):
             patches.enter_context(patch(f"delvec.{name}.stage_rows", staged))
         yield killed
 
