@@ -20,6 +20,8 @@ from delvec.compat.table_builder import DeltaTableBuilder, IdentityGenerator
 from delvec.errors import ConflictError, InvalidArgumentError, UnsupportedFeatureError
 from tests.repository import ROOT
 
+pytestmark = pytest.mark.spark
+
 WIDENED = "struct<c:string,id:bigint,d:int,s:struct<z:bigint,a:int,b:array<bigint>>,v:string,n:int>"
 MOVED = "struct<c:string,d:int,s:struct<a:int,z:bigint,b:array<bigint>>,v:string,n:int,id:bigint>"
 MAPPED = "struct<s:struct<a:int,zz:bigint,b:array<bigint>>,w:string,n:int,id:bigint>"
