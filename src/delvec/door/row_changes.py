@@ -63,11 +63,13 @@ def _target(
         relation, alias = relation.child(), str(relation.alias())
     if class_name(relation) != "UnresolvedRelation":
         return None
+    if alias is not None and alias.lower() == "where":
+        # Spark takes the word for an alias, and would change all rows.
+        raise InvalidArgumentError("the statement has a WHERE without a condition behind it")
     parts = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
     found = table_of(spark, parts)
     if found is None and (shown := _shown_by(spark, parts)) is not None:
-        inner = _target(spark, shown)
-        return inner and (inner[0], parts, alias)
+        found = table_of(spark, [str(each) for each in jvm.items(shown.multipartIdentifier())])
     return None if found is None else (found, parts, alias)
 
 
@@ -77,8 +79,11 @@ def _shown_by(spark: SparkSession, parts: Sequence[str]) -> Java | None:
     view = state.catalog().getRawTempView(parts[-1]) if len(parts) == 1 else None
     if view is None or not view.isDefined():
         return None
-    text = view.get().tableMeta().viewText()
-    if not text.isDefined():
+    meta, manager = view.get().tableMeta(), state.catalogManager()
+    text = meta.viewText()
+    # In another database the words of the view would name another table.
+    here = [manager.currentCatalog().name(), *manager.currentNamespace()]
+    if not text.isDefined() or list(jvm.items(meta.viewCatalogAndNamespace())) != here:
         return None
     plan = state.sqlParser().parsePlan(text.get())
     if class_name(plan) != "Project" or class_name(plan.child()) != "UnresolvedRelation":
