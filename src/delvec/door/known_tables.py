@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
 
 _KEPT: Final = 1000
+_WHOLE: Final = 32  # versions in memory: one with a million files takes hundreds of megabytes
 _AT_VERSION: Final = re.compile(r"(.+)@v(\d{1,18})")
 _NUMBERS: Final = count(1)
 _sessions: Final[OrderedDict[str, SparkSession]] = OrderedDict()
 _tables: Final[OrderedDict[int, Known]] = OrderedDict()
+_whole: Final[deque[Known]] = deque()
 
 
 @dataclass(eq=False)
@@ -39,7 +42,15 @@ class Known:
     """What the analyzer got as a `DeltaTable.java`: a table by its name, and its definition."""
 
     name: str
-    snapshot: Snapshot
+    held: Snapshot | partial[Snapshot]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version."""
+        return self.held() if isinstance(self.held, partial) else self.held
+
+    def forget(self) -> None:
+        """Drop the version, if it can be opened again when somebody still asks for it."""
 
 
 @dataclass(eq=False)
@@ -49,6 +60,10 @@ class KnownTable(Known):
     table: DeltaTable
     is_newest: bool
     changes: DataFrame | None = None  # the change feed, instead of rows
+
+    def forget(self) -> None:
+        """Drop the version; it is opened again by its number."""
+        self.held = partial(self.table.snapshot, self.snapshot.version)
 
 
 def session_of_java(session: Java) -> SparkSession:
@@ -189,6 +204,9 @@ def java_table(spark: SparkSession, found: Known, schema: StructType) -> Java:
     """Return a table as `DeltaTable.java`."""
     key = next(_NUMBERS)
     _tables[key] = found
+    _whole.append(found)
+    if len(_whole) > _WHOLE:
+        _whole.popleft().forget()
     while len(_tables) > _KEPT:
         _tables.popitem(last=False)
     metadata = found.snapshot.metadata
