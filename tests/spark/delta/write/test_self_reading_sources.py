@@ -19,9 +19,12 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
+from delvec.delta.alter.operations import TableDescription
 from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
+from delvec.spark.delta.write.create import with_rows
+from delvec.spark.types import schema_of
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import commits, newest_version
 from tests.delta.write.write_checks import deletion, live, put_next, unnamed_files
@@ -222,7 +225,13 @@ def append(table: DeltaTable, source: DataFrame) -> WriteReport:
     return table.append(source.select("id", (source["n"] + 1).alias("n")))
 
 
-WRITES = {"merge": merge, "overwrite": overwrite, "append": append}
+def replace_table(table: DeltaTable, source: DataFrame) -> WriteReport:
+    rows = source.select("id", (source["n"] + 1).alias("n"))
+    wanted = TableDescription(schema_of(rows.schema), (), None, None, None)
+    return table.run("REPLACE", with_rows("REPLACE", wanted, rows), {})
+
+
+WRITES = {"merge": merge, "overwrite": overwrite, "append": append, "replace": replace_table}
 
 
 # What comes from the table, and nobody can tell or says so: a write, and the counters after it.

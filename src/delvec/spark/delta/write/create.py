@@ -18,6 +18,7 @@ from delvec.delta.write import transaction
 from delvec.delta.write.change import ReadSet
 from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
 from delvec.delta.write.writable import require_writable
+from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.append import rows_to_write
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.stored_expressions import require_allowed
@@ -71,6 +72,7 @@ def with_rows(
                 state, reads = TableState.of(snapshot), ReadSet()
             else:
                 require_writable(snapshot, "overwrite")
+                depend_on_source(attempt, rows)
                 state = replace_definition(TableState.of(snapshot), **vars(wanted))
                 reads = ReadSet(Always())
             require_allowed(attempt.spark, attempt.storage.root, state.metadata)
