@@ -15,6 +15,7 @@ from delvec.door.commands import Rows, command
 from delvec.door.known_tables import path_of, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
+from delvec.spark.expressions import is_of_spark
 from delvec.statements.grammar import Parsed, parse
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ _DETAIL: Final = (
     " tableFeatures ARRAY<STRING>"
 )
 
+# Newer versions of Spark have a grammar for these too, for tables of other catalogs.
+_ALSO_OF_SPARK: Final = ("ADD CONSTRAINT", "DROP CONSTRAINT")
+
 
 @dataclass(frozen=True)
 class Utility:
@@ -84,6 +88,8 @@ def statement(spark: SparkSession, text: str) -> Java | None:
     try:
         parsed = parse(text)
     except InvalidArgumentError as error:
+        if is_of_spark(spark, text):  # DESCRIBE history, a table of that name
+            return None
         # Spark lets its parser throw errors of its own only; a command may throw any.
         refused = error
 
@@ -91,7 +97,11 @@ def statement(spark: SparkSession, text: str) -> Java | None:
             raise refused
 
         return command(spark, "STATEMENT", StructType([]), refuse)
-    if parsed is None:
+    if parsed is None or (
+        parsed.kind in _ALSO_OF_SPARK
+        and table_of(spark, parsed.table) is None
+        and is_of_spark(spark, text)
+    ):
         return None
     utility = UTILITIES[parsed.kind]
     schema = DataType.fromDDL(utility.columns) if utility.columns else StructType([])

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -147,6 +148,14 @@ def project(rows: DataFrame, *texts: str) -> DataFrame:
 def run(spark: SparkSession, statement: str) -> DataFrame:
     """Run a statement, as `spark.sql`; a query is lazy."""
     return jvm.frame_of(spark, _parser(spark).parsePlan(statement))
+
+
+def is_of_spark(spark: SparkSession, statement: str) -> bool:
+    """Tell whether Spark's own grammar has a statement, which is not run."""
+    try:
+        return _parser(spark).parsePlan(statement) is not None
+    except Py4JJavaError:
+        return False
 
 
 def _parser(spark: SparkSession) -> Any:  # noqa: ANN401

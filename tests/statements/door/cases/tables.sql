@@ -297,3 +297,12 @@ OPTIMIZE
 VACUUM t NONSENSE
 DESCRIBE HISTORY
 SELEC 1
+
+# tables with the names of statements
+CREATE TABLE history (id INT) USING delta
+DESCRIBE history
+CREATE TABLE detail (v STRING) USING parquet
+DESC detail
+DESC detail v
+DESCRIBE HISTORY history LIMIT 0
+ALTER TABLE detail ADD CONSTRAINT c CHECK (v > 'a')
