@@ -12,11 +12,7 @@ loader then knows; executors need none of them. What they cannot answer they ask
 
 from __future__ import annotations
 
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
-from importlib.resources import files as resources
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,7 +47,7 @@ _CLASSES: Final = (
     "Rules",
     "Parser",
 )
-_SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_SERVICE: Final = "org.apache.spark.sql.sources.DataSourceRegister"
 _DELTA_SPARK: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DATABRICKS: Final = "com.databricks.backend.daemon.driver.DriverLocal"
 _installing: Final = Lock()
@@ -124,23 +120,8 @@ def _install(spark: SparkSession) -> None:
 
 
 def _load(spark: SparkSession) -> Java:
-    view = jvm.view_of(spark)
-    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    # Spark removes this folder, which is private, when the application ends.
-    folder = Path(tempfile.mkdtemp(prefix="delvec-sql-", dir=spark.sparkContext._temp_dir))  # noqa: SLF001
     for name in _CLASSES:
-        compiler = view.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.setTargetVersion(8)
-        compiler.cook(resources("delvec.door").joinpath(f"{name}.java").read_text())
-        compiled = compiler.getBytecodes()
-        jar = folder / f"{name}.jar"
-        with zipfile.ZipFile(jar, "w") as archive:
-            for each in list(compiled.keySet()):
-                archive.writestr(f"{each.replace('.', '/')}.class", bytes(compiled.get(each)))
-            if name == "DeltaSource":
-                archive.writestr(_SERVICE, f"delvec.sql.{name}\n")
-        loader.addURL(view.java.io.File(str(jar)).toURI().toURL())
+        jvm.install_java(spark, "delvec.door", name, _SERVICE if name == "DeltaSource" else "")
     link = jvm.java_class(spark, "delvec.sql.Link")
     link.to(_Answers())
     return link

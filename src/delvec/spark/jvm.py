@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from importlib.resources import files as resources
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -182,6 +185,31 @@ def load_java(spark: SparkSession, package: str, name: str, *arguments: Any) -> 
     [constructor] = kept[key].getConstructors()
     objects = java_class(spark, "java.lang.Object")
     return constructor.newInstance(array_of(spark, objects, arguments))
+
+
+def install_java(spark: SparkSession, package: str, name: str, service: str = "") -> Path:
+    """Compile `<name>.java` of a package for the driver's own class loader; return its jar.
+
+    The jar is in a folder of its own, which only this user may enter and which Spark removes when
+    the application ends. It can be the provider of a service.
+    """
+    source = resources(package).joinpath(f"{name}.java").read_text()
+    [line] = [line for line in source.splitlines() if line.startswith("package ")]
+    view, own = view_of(spark), f"{line[8:-1]}.{name}"
+    compiler = view.org.codehaus.janino.SimpleCompiler()
+    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler.setParentClassLoader(loader)
+    compiler.setTargetVersion(8)  # static methods of interfaces
+    compiler.cook(source)
+    compiled = compiler.getBytecodes()
+    jar = Path(tempfile.mkdtemp(prefix="delvec-", dir=spark.sparkContext._temp_dir), f"{name}.jar")  # noqa: SLF001
+    with zipfile.ZipFile(jar, "w") as archive:
+        for each in list(compiled.keySet()):
+            archive.writestr(f"{each.replace('.', '/')}.class", bytes(compiled.get(each)))
+        if service:
+            archive.writestr(f"META-INF/services/{service}", f"{own}\n")
+    loader.addURL(view.java.io.File(str(jar)).toURI().toURL())
+    return jar
 
 
 def allow_calls_back(spark: SparkSession) -> None:

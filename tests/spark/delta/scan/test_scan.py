@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 import delvec
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.spark.delta.scan.reader import READER
 from delvec.spark.delta.scan.vectors import VECTOR_MEMORY
 from tests.delta.builder import Action, TableBuilder
 from tests.spark.delta.readers import settings_of
@@ -82,9 +83,15 @@ BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 FORMS = {
     "constant": {},
     "join": {"spark.sql.codegen.maxFields": "3"},
+    "join, as asked for": {READER: "spark"},
     "tasks": {VECTOR_MEMORY: "1"},
 }
-TOLD = {"constant": "constant of its file", "join": "broadcast join", "tasks": "Python tasks"}
+TOLD = {
+    "constant": "constant of its file",
+    "join": "since Spark reads this by rows",
+    "join, as asked for": "since spark.delvec.scan.reader is spark",
+    "tasks": "Python tasks",
+}
 
 
 @pytest.mark.quick_cases(2)

@@ -11,15 +11,14 @@ from pyspark.sql import DataFrame
 from delvec.calls import describe_value
 from delvec.errors import InvalidArgumentError
 from delvec.report.format import format_size
-from delvec.report.rendering import Line, Rendered, documented, required
+from delvec.report.rendering import Line, Rendered, doc, documented, required
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import Listing, find_index
 from delvec.spark.jvm import items
 
 _FORMS: Final = {
-    "vector": "each row's bit is tested in generated code; the vector is a constant of its file",
-    "number": "each row's bit is tested in generated code; the vectors come by a broadcast join,"
-    " since Spark reads this by rows",
+    "vector": "the reader marks deleted rows; the vector is a constant of its file",
+    "number": "each row's bit is tested in generated code; the vectors come by a broadcast join",
     "tasks": "Python tasks read these files and their vectors, since all vectors together may"
     " take more than spark.delvec.scan.vectorMemory, or those of one task more than 64 MiB",
     "clean": "read as plain Parquet, rows are not tested",
@@ -34,6 +33,7 @@ class ReadPart(Rendered):
     version: int | None = required("Its version; None if the data source reads it.")
     form: str = required("How vectors reach rows: `vector`, `number`, `tasks`; `clean` without.")
     listing: Listing | None = required("The files that are read; None if tasks list them.")
+    why: str = doc("Why vectors come by a join; empty if they do not.", "")
 
     @property
     def title(self) -> str:
@@ -53,7 +53,8 @@ class ReadPart(Rendered):
         if found.vectors:
             yield f"  vectors: {found.vectors:,}, {format_size(found.vector_bytes)} as bits", ""
         if found.read:
-            yield f"  {_FORMS[self.form]}", "dim"
+            why = f", since {self.why}" if self.why else ""
+            yield f"  {_FORMS[self.form]}{why}", "dim"
 
 
 @documented()
@@ -126,4 +127,5 @@ def _parts(leaf: Any) -> Iterator[ReadPart]:  # noqa: ANN401
         leaf.selectedPartitions()  # makes Spark ask the index for its files
         forms = [name for name in index.hidden if name in ("vector", "number")]
         form = forms[0] if forms else "clean"
-        yield ReadPart(index.snapshot.table, index.snapshot.version, form, index.last)
+        table, version = index.snapshot.table, index.snapshot.version
+        yield ReadPart(table, version, form, index.last, index.why)

@@ -51,6 +51,7 @@ class FileIndex:
         hidden: tuple[Hidden, ...],
         time_zone: str,
         hidden_name: Callable[[Hidden], str],
+        why: str,
         *,
         follows: bool = False,
     ) -> None:
@@ -58,7 +59,7 @@ class FileIndex:
         self._spark, self.snapshot = spark, snapshot
         self._part, self._files = part, part.files
         self.hidden, self._time_zone, self._hidden_name = hidden, time_zone, hidden_name
-        self.follows = follows
+        self.follows, self.why = follows, why
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
         _BY_NAME[self.name] = self

@@ -1,7 +1,7 @@
 """A version of a Delta table, or its change feed, as a DataFrame on Spark's Parquet reader.
 
 Files without a vector are one scan that knows nothing of vectors. Files with one are another, whose
-filter tests the bit of each row's position in generated code; see `vectors` for how it gets them.
+filter tests the bit of each row's position; see `vectors` for how it gets there.
 
 Three scans read all rows of a change feed, however many versions there are: one of whole files, one
 of the rows where the two vectors of a file differ, one of change data files. What is constant in a
@@ -31,6 +31,7 @@ from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import expressions, jvm
 from delvec.spark.delta.scan import vectors as scan_vectors
 from delvec.spark.delta.scan.file_index import FileIndex, Hidden
+from delvec.spark.delta.scan.reader import Reader, parquet_reader
 from delvec.spark.engine import time_zone
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.types import file_schema, spark_type
@@ -82,26 +83,32 @@ def scan(  # noqa: PLR0913
 
 
 def parquet_relation(
-    spark: SparkSession, index: FileIndex, data: StructType, constants: StructType, *, by_id: bool
+    spark: SparkSession,
+    index: FileIndex,
+    data: StructType,
+    constants: StructType,
+    reader: Reader,
+    *,
+    by_id: bool,
 ) -> DataFrame:
     """Return the rows of Parquet files; lazy."""
     sources = "org.apache.spark.sql.execution.datasources"
     schema, session = jvm.java_type(spark, constants), jvm.session_of(spark)
-    reader = session
+    owner = session
     if by_id and spark.conf.get(_READ_IDS) != "true":
         # In a copy, so that the user's session keeps its own setting, which is off by default.
-        reader = jvm.copied_session(spark, {_READ_IDS: "true"})
+        owner = jvm.copied_session(spark, {_READ_IDS: "true"})
     relation = jvm.java_class(spark, f"{sources}.HadoopFsRelation")(
         index.java(schema),
         schema,
         jvm.java_type(spark, data),
         jvm.java_class(spark, "scala.Option").empty(),
-        jvm.java_class(spark, f"{sources}.parquet.ParquetFileFormat")(),
+        reader.format,
         # A file that is gone or damaged is an error, whatever the session says of other files.
         jvm.java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(
             {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         ),
-        reader,
+        owner,
     )
     return DataFrame(session.baseRelationToDataFrame(relation), spark)
 
@@ -143,6 +150,7 @@ class _ScanBuilder:
         self._order = [found[name].name if name in found else name for name in names]
         self._order += added
         self._time_zone = time_zone(spark)
+        self._reader = parquet_reader(spark, self._hidden("bit"), self._hidden("vector"))
 
     def build(self, files: FileSet, vectors: Mapping[int, Bitmap]) -> DataFrame:
         in_memory = np.zeros(len(files), dtype=np.bool_)
@@ -163,7 +171,9 @@ class _ScanBuilder:
 
     def _through_vectors(self, part: scan_vectors.ScanPart) -> DataFrame:
         spark, snapshot = self._spark, self._snapshot
-        form = scan_vectors.choose_form(spark, part, self._fields, len(self._added))
+        form, why = scan_vectors.choose_form(
+            spark, part, self._fields, len(self._added), self._reader
+        )
         if form == "tasks":
             if self._stored:
                 raise UnsupportedFeatureError(
@@ -177,22 +187,28 @@ class _ScanBuilder:
             return scan_vectors.scan_in_tasks(
                 spark, snapshot, order, added, part, follows=self._follows
             )
-        rows = self._relation(part, ("vector" if form == "constant" else "number",))
-        if form == "join":
-            rows = self._with_vectors(rows, part)
-        condition = scan_vectors.row_filter(spark, self._hidden("vector"), self._keep)
+        if form == "constant":
+            rows = self._relation(part, ("vector",))
+            condition = scan_vectors.bit_filter(spark, self._hidden("bit"), self._keep)
+        else:
+            rows = self._with_vectors(self._relation(part, ("number",), why), part)
+            condition = scan_vectors.row_filter(spark, self._hidden("vector"), self._keep)
         return self._finished(rows.where(condition))
 
-    def _relation(self, part: scan_vectors.ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
+    def _relation(
+        self, part: scan_vectors.ScanPart, hidden: tuple[Hidden, ...], why: str = ""
+    ) -> DataFrame:
         metadata = self._snapshot.metadata
         by_id = metadata.mapping_mode == "id"
         partitions = {field.name for field in metadata.partition_fields}
         data = file_schema(
             [field for field in self._schema.fields if field.name not in partitions], by_id=by_id
         )
-        data = StructType(
-            [*data.fields, *self._stored, StructField(scan_vectors.ROW_INDEX, LongType())]
-        )
+        filled = [scan_vectors.ROW_INDEX]
+        if "vector" in hidden:
+            filled.append(self._hidden("bit"))
+        filled_fields = [StructField(name, LongType()) for name in filled]
+        data = StructType([*data.fields, *self._stored, *filled_fields])
         wanted = {kind for kind in self._added.values() if kind != "position"}
         hidden = (*hidden, *sorted(wanted - set(hidden)))
         constants = StructType(
@@ -208,9 +224,10 @@ class _ScanBuilder:
             hidden,
             self._time_zone,
             self._hidden,
+            why,
             follows=self._follows,
         )
-        return parquet_relation(self._spark, index, data, constants, by_id=by_id)
+        return parquet_relation(self._spark, index, data, constants, self._reader, by_id=by_id)
 
     def _hidden(self, kind: str) -> str:
         """Return a name for a hidden column that no column of the table has."""

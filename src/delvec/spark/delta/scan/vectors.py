@@ -1,9 +1,9 @@
 """In which form deletion vectors reach the filter of a scan: is the bit of this row's position 0?
 
     constant   as a hidden constant column of its file, loaded when the query is planned and only
-               for files that it reads
-    join       by a broadcast join on the number of the file: where Spark reads by rows it would
-               copy the constant for every row
+               for files that it reads; the reader fills a column with the bits
+    join       by a broadcast join on the number of the file: where there is no such reader, and
+               where Spark reads by rows and would copy the constant for every row
     tasks      not at all: Python tasks read these files and their vectors, where all vectors
                together may take more than `spark.delvec.scan.vectorMemory` on the driver
 
@@ -31,6 +31,7 @@ from delvec.delta.schema.types import Field, StructType
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
+from delvec.spark.delta.scan.reader import Reader
 from delvec.spark.engine import bytes_setting
 from delvec.spark.expressions import word_at
 from delvec.spark.session.data_source import register
@@ -68,17 +69,20 @@ class ScanPart(NamedTuple):
 
 
 def choose_form(
-    spark: SparkSession, part: ScanPart, fields: Sequence[Field], added: int
-) -> VectorForm:
-    """Return the form of the vectors of some files, by the rows that the log says they have."""
+    spark: SparkSession, part: ScanPart, fields: Sequence[Field], added: int, reader: Reader
+) -> tuple[VectorForm, str]:
+    """Return the form of the vectors of some files, and why it is not the usual one.
+
+    It is chosen by the rows that the log says the files have.
+    """
     total = part.files.bitmap_bytes().sum()
     if total > bytes_setting(spark, VECTOR_MEMORY, "256m") and not part.vectors:
-        return "tasks"
-    if _reads_by_rows(spark, fields, added):
-        return "join"
+        return "tasks", f"all vectors together may take more than {VECTOR_MEMORY}"
+    if reader.why_not or _reads_by_rows(spark, fields, added):
+        return "join", reader.why_not or "Spark reads this by rows"
     if _heaviest_task(spark, part.files) <= _TASK_BYTES:
-        return "constant"
-    return "join" if part.vectors else "tasks"
+        return "constant", ""
+    return "join" if part.vectors else "tasks", "the vectors of one task may take more than 64 MiB"
 
 
 def vector_bits(vector: Bitmap) -> bytes:
@@ -106,13 +110,24 @@ def load_bits(storage: Storage, part: ScanPart) -> list[bytes]:
 
 
 def row_filter(spark: SparkSession, vector: str, keep: Keep = "live") -> Column:
-    """Return the condition that a scan keeps a row.
+    """Return the condition that a scan keeps a row, by its position and the vector of its file.
 
     It refers to its columns by name, so that one condition serves every scan of a JVM; building it
     takes some 80 calls into the JVM.
     """
     build = partial(_condition, spark, vector, int(keep == "selected"))
     condition: Column = jvm.once(spark, ("row filter", vector, keep), build)
+    return condition
+
+
+def bit_filter(spark: SparkSession, bit: str, keep: Keep = "live") -> Column:
+    """Return the condition that a scan keeps a row, by the bit that the reader found for it."""
+
+    def build() -> Column:
+        found = functions.col(bit)
+        return functions.when(found.isNull(), _missing()).otherwise(found == int(keep != "live"))
+
+    condition: Column = jvm.once(spark, ("bit filter", bit, keep), build)
     return condition
 
 
@@ -190,12 +205,16 @@ def _condition(spark: SparkSession, name: str, wanted: int) -> Column:
     size = functions.octet_length(vector).cast("long") * 8
     word = word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
     bit = functions.getbit(word, index.bitwiseAND(functions.lit(_WORD_BITS - 1)).cast("int"))
-    missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
     return (
-        functions.when(vector.isNull(), missing.cast("boolean"))
+        functions.when(vector.isNull(), _missing())
         .when(index < size, bit == wanted)
         .otherwise(functions.lit(wanted == 0))
     )
+
+
+def _missing() -> Column:
+    error = functions.raise_error(functions.lit("delvec: a file came without its vector"))
+    return error.cast("boolean")
 
 
 def _numbered(
