@@ -12,9 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from delvec import DeltaTable
+from delvec import DeltaTable, explain
+from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+from delvec.spark.delta.scan.reader import READER
 from tests.delta.builder import Action, TableBuilder, field_of, struct_of
 from tests.spark.delta.readers import settings_of
 
@@ -140,9 +144,30 @@ def check(spark: SparkSession, root: Path, seed: int) -> None:
         assert len(rows) == len(live - gone)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_and_positions_are_right(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path / "t", seed)
+
+
+@pytest.mark.parametrize("condition", ["true", "x % 3 = 0", "at > 900", "_pos = 777"])
+def test_a_file_that_is_split_is_counted_from_each_split(
+    spark: SparkSession, tmp_path: Path, condition: str
+) -> None:
+    table = TableBuilder.made(tmp_path / "t", fields=FIELDS)
+    rows = rows_of(0, 2000, 0)
+    add = table.write_file("a.parquet", rows, row_group_size=64, use_dictionary=False)
+    table.add(add)
+    gone = {*range(0, 2000, 3)}
+    table.delete_rows(add, sorted(gone))
+    plain = spark.read.parquet(f"{table.root}/a.parquet").where(condition.replace("_pos", "at"))
+    expected = {row.at for row in plain.collect()} - gone
+    with settings_of(spark, {"spark.sql.files.maxPartitionBytes": add["size"] // 7}):
+        df = DeltaTable.for_path(spark, table.root).to_df(columns=["at", "x", "_pos"])
+        df = df.where(condition)
+        assert df.rdd.getNumPartitions() >= 7
+        found = sorted((row.at, row._pos) for row in df.collect())
+        assert found == [(at, at) for at in sorted(expected)]
 
 
 @pytest.mark.slow
@@ -150,3 +175,24 @@ def test_rows_and_positions_are_right(spark: SparkSession, tmp_path: Path, seed:
 def test_many_are_right(spark: SparkSession, tmp_path: Path, block: int) -> None:
     for seed in range(100 + 25 * block, 125 + 25 * block):
         check(spark, tmp_path / str(seed), seed)
+
+
+def test_where_the_class_cannot_be_had_vectors_are_joined(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Py4JError("no compiler here")
+
+    table = TableBuilder.made(tmp_path / "t")
+    table.delete_rows(table.append("a.parquet", {"id": [0, 1, 2]}), [1])
+    handle = DeltaTable.for_path(spark, table.root)
+    for key in [each for each in jvm.cache(spark) if each[0] == "positioned"]:
+        monkeypatch.delitem(jvm.cache(spark), key)
+    with monkeypatch.context() as without:
+        without.setattr(jvm, "install_java", refuse)
+        df = handle.to_df()
+        assert sorted(row.id for row in df.collect()) == [0, 2]
+        why = f"Spark {spark.version} does not take it here: no compiler here"
+        assert f"by a broadcast join, since {why}" in str(explain(df))
+    with settings_of(spark, {READER: "fast"}), pytest.raises(InvalidArgumentError, match="'fast'"):
+        handle.to_df()
