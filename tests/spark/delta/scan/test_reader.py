@@ -150,24 +150,44 @@ def test_rows_and_positions_are_right(spark: SparkSession, tmp_path: Path, seed:
     check(spark, tmp_path / "t", seed)
 
 
-@pytest.mark.parametrize("condition", ["true", "x % 3 = 0", "at > 900", "_pos = 777"])
-def test_a_file_that_is_split_is_counted_from_each_split(
-    spark: SparkSession, tmp_path: Path, condition: str
-) -> None:
-    table = TableBuilder.made(tmp_path / "t", fields=FIELDS)
-    rows = rows_of(0, 2000, 0)
-    add = table.write_file("a.parquet", rows, row_group_size=64, use_dictionary=False)
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[int]]:
+    """A file of many row groups with a vector; and its live rows."""
+    table = TableBuilder.made(tmp_path_factory.mktemp("split"), fields=FIELDS)
+    add = table.write_file("a.parquet", rows_of(0, 2000, 0), row_group_size=64)
     table.add(add)
-    gone = {*range(0, 2000, 3)}
-    table.delete_rows(add, sorted(gone))
-    plain = spark.read.parquet(f"{table.root}/a.parquet").where(condition.replace("_pos", "at"))
-    expected = {row.at for row in plain.collect()} - gone
-    with settings_of(spark, {"spark.sql.files.maxPartitionBytes": add["size"] // 7}):
-        df = DeltaTable.for_path(spark, table.root).to_df(columns=["at", "x", "_pos"])
-        df = df.where(condition)
-        assert df.rdd.getNumPartitions() >= 7
-        found = sorted((row.at, row._pos) for row in df.collect())
-        assert found == [(at, at) for at in sorted(expected)]
+    table.delete_rows(add, range(0, 2000, 3))
+    return table.root, {*range(2000)} - {*range(0, 2000, 3)}
+
+
+# How Spark executes what was planned for batches.
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "spark.sql.parquet.columnarReaderBatchSize=7",
+        "spark.sql.columnVector.offheap.enabled=true",
+        "spark.sql.parquet.enableVectorizedReader=false",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.maxFields=2",
+    ],
+)
+def test_a_file_that_is_split_is_counted_from_each_split(
+    spark: SparkSession, split: tuple[Path, set[int]], setting: str
+) -> None:
+    root, live = split
+    plain = spark.read.parquet(f"{root}/a.parquet")
+    handle = DeltaTable.for_path(spark, root)
+    frames = [handle.to_df(columns=each) for each in (["at", "x", "_pos"], ["at", "x"])]
+    assert all("the reader marks deleted rows" in str(explain(df)) for df in frames)
+    name, value = setting.split("=")
+    with settings_of(spark, {name: value, "spark.sql.files.maxPartitionBytes": "10k"}):
+        for condition in ("true", "x % 3 = 0", "at > 900", "at = 777"):
+            expected = {row.at for row in plain.where(condition).collect()} & live
+            for df in frames:
+                rows = df.where(condition).collect()
+                assert [each.at for each in rows] == sorted(expected), condition
+                assert all(row.at == row[-1] for row in rows if "_pos" in df.columns)
+        assert frames[0].rdd.getNumPartitions() > 3
 
 
 @pytest.mark.slow
