@@ -177,8 +177,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Iceberg's cache of deletes keeps keys in the type that their column had before: after
             # int became bigint, its own reader finds no rows for them.
             "spark.sql.iceberg.executor-cache.enabled": "false",
-            # Stages are compiled as in production, the small projections around them are not.
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.ui.enabled": "false",
             "spark.sql.ui.retainedExecutions": "1",
             "spark.databricks.delta.snapshotPartitions": "1",

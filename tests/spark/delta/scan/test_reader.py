@@ -206,8 +206,8 @@ def test_where_the_class_cannot_be_had_vectors_are_joined(
     table = TableBuilder.made(tmp_path / "t")
     table.delete_rows(table.append("a.parquet", {"id": [0, 1, 2]}), [1])
     handle = DeltaTable.for_path(spark, table.root)
-    for key in [each for each in jvm.cache(spark) if each[0] == "positioned"]:
-        monkeypatch.delitem(jvm.cache(spark), key)
+    assert "the reader marks deleted rows" in str(explain(handle.to_df()))
+    monkeypatch.delitem(jvm.cache(spark), ("positioned", spark.sparkContext.applicationId))
     with monkeypatch.context() as without:
         without.setattr(jvm, "install_java", refuse)
         df = handle.to_df()
