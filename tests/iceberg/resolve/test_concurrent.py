@@ -32,6 +32,7 @@ from delvec.iceberg.resolve import resolve as resolver
 from delvec.iceberg.resolve import resolve as step
 from delvec.iceberg.resolve.find import FoundRows
 from delvec.iceberg.resolve.plan import ResolveOptions, ResolvePlan, plan_resolve
+from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.resolve.resolve import Step, resolve
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
@@ -215,6 +216,18 @@ def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) ->
         report = resolved(table, how)
     assert (report.commits, rows(table)) == (1, sorted(AFTER.items()))
     assert resolved(table, how).commits == 0
+
+
+@pytest.mark.more
+def test_a_branch_that_may_not_begin_anew_has_the_report_of_what_was_taken(
+    spark: SparkSession,
+) -> None:
+    table = table_with_changes(spark, 3, "staged")
+    with numbered({3: never}) as calls, pytest.raises(CommitStateUnknownError) as told:
+        table.resolve("id", staging=STAGING, restart_staging=True)
+    assert calls.names[:4] == ["commit", "write", "commit", "commit"]
+    assert isinstance(told.value.report, ResolveReport)
+    assert (told.value.report.commits, rows(table)) == (1, sorted(AFTER.items()))
 
 
 def random_changes(
