@@ -102,14 +102,15 @@ def test_a_commit_is_done_whether_spark_forgets_the_table_or_not(
 def test_one_has_the_lock_and_no_tag_of_it_stays(table: LoadedTable) -> None:
     before_it = table.metadata.refs
     with hold_lock(table, "RESOLVE", lease=600) as held:
-        state, found = held.state, newest(table).metadata
+        state, found = held.state, newest(table)
         assert state is not None
-        assert (lock_state(found), state.generation, state.lease_ms) == (state, 1, 600_000)
+        assert (lock_state(found.metadata), state.generation, state.lease_ms) == (state, 1, 600_000)
         assert state.expires_ms / 1000 == pytest.approx(time.time() + 600, abs=60)
         assert held.ends == pytest.approx(time.monotonic() + 600, abs=60)
-        tag = found.refs[state.tag]
-        assert (tag.is_branch, tag.snapshot_id) == (False, before_it["main"].snapshot_id)
-        assert (tag.max_age_ms or 0) / 1000 == pytest.approx(24 * 3600 + 600, abs=120)
+        tag = Ref(before_it["main"].snapshot_id, is_branch=False)
+        assert found.metadata.refs == {**before_it, state.tag: tag}
+        age = found.current.ref(state.tag).maxRefAgeMs() / 1000
+        assert age == pytest.approx(24 * 3600 + 600, abs=120)
         with pytest.raises(LockedError), hold_lock(table, "COMPACT"):
             pytest.fail("two have the lock")
         held.check(newest(table).metadata)

@@ -161,7 +161,7 @@ def writes_of(
         lambda: table.overwrite(row, where="id < 100"),
         lambda: table.update({name: value}, "id = 3"),
         lambda: merging(spark, table).when_matched_update({name: value}).execute(),
-        lambda: merge.when_not_matched_insert_all().execute(),
+        lambda: merge.when_not_matched_insert(values).execute(),
         lambda: merge.when_not_matched_by_source_update({name: value}).execute(),
     ]
 
