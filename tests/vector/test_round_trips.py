@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from delvec.errors import FormatError
 from delvec.vector import (
@@ -138,9 +138,13 @@ def test_puffin_files_of_keys(keys: Bitmap, field_id: int, spec_id: int | None) 
     assert EqualityDeleteVector.from_blob(blob, read_blob(reader_of(data), blob)) == wanted
 
 
-@given(st.binary(max_size=64))
-def test_z85(data: bytes) -> None:
-    assert z85.decode(z85.encode(data), len(data)) == data
+@given(st.binary(max_size=64), st.sampled_from([1, 100]))
+@example(b"\xff" * 64, 100)
+@example(bytes(range(255)), 1100)
+def test_z85(data: bytes, times: int) -> None:
+    """Short texts, long ones, and one that is decoded in pieces."""
+    long = data * times
+    assert z85.decode(z85.encode(long), len(long)) == long
 
 
 small = st.lists(st.integers(0, 70_000), max_size=20).map(lambda values: Bitmap(values))  # noqa: PLW0108
