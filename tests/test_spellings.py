@@ -139,6 +139,7 @@ def test_a_keyword_of_others_is_taken_for_ours() -> None:
         ("predicate", ["source", "on"], "on"),
         ("mergeSchema", ["df", "merge_schema"], "merge_schema"),
         ("partitionBy", ["schema", "partition_by"], "partition_by"),
+        ("new_values", ["set", "where"], "set"),
         ("versionAsOf", ["version"], "version"),
         ("wher", ["where"], None),
     ):

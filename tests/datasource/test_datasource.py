@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from delvec.spark.delta.scan.vectors import ScanPart, scan_in_tasks
 from delvec.storage import Storage
 from tests.datasource.in_process import forget_zone, pickled, write_each
 from tests.delta.builder import TableBuilder
+from tests.repository import ROOT
 from tests.spark.delta.lake import Lake
 from tests.spark.delta.readers import settings_of
 
@@ -272,6 +274,15 @@ def test_wrong_names_are_refused_by_the_table(spark: SparkSession, orders: Path)
         values(orders, versionAsOf="99")
     with pytest.raises(delvec.errors.TableNotFoundError):
         values(orders / "_delta_log")
+
+
+@pytest.mark.more
+def test_what_spark_itself_refuses_is_told_in_the_docs(spark: SparkSession, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    told = re.findall(r"^- `(.+)`: `", page.partition("are Spark's own")[2], re.MULTILINE)
+    for message, more in zip(told, ({}, {"mode": "append", "partitionBy": "id"}), strict=True):
+        with pytest.raises(PySparkException, match=re.escape(message)):
+            spark.range(1).write.save(str(tmp_path / "t"), "delvec", **more)
 
 
 @pytest.mark.parametrize("text", ["id = 1", '{"id": 1}', '["id", "=", 1]', '[["id", "="]]'])

@@ -4,7 +4,8 @@
 
 It reads a case from each line of its input: `{"operation": name, "staging": k}` kills all executors
 when rows were staged for the k-th time, and `{"operation": name, "seconds": s}` kills one of them
-after that time. What became of the operation is a line of its output.
+after that time. With `"speculation": 1` Spark says that it speculates. What became of the operation
+is a line of its output.
 """
 
 from __future__ import annotations
@@ -126,7 +127,10 @@ def killed_after(spark: SparkSession, seconds: float) -> Iterator[list[int]]:
 
 def run(spark: SparkSession, folder: Path, case: Mapping[str, Any]) -> dict[str, Any]:
     """Run one case, and return what the table and the report say."""
+    conf: Any = spark.sparkContext._conf
+    conf.set("spark.speculation", "false")
     table = made(spark, folder, case["operation"])
+    conf.set("spark.speculation", "true" if "speculation" in case else "false")
     lost = (
         killed_when_staged(spark, case["staging"])
         if "staging" in case

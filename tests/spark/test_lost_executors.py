@@ -91,6 +91,11 @@ def test_an_operation_begins_again_when_its_staged_rows_are_lost(
     assert found["killed"], "it staged rows less often than this"
 
 
+def test_rows_that_two_attempts_may_compute_are_staged_in_a_directory_only(losing: Run) -> None:
+    found = losing("merge", staging=9, speculation=1)
+    assert "without a checkpoint directory nothing chooses one of them" in found["error"]
+
+
 @pytest.mark.slow
 def test_executors_are_lost_at_any_time(losing: Run) -> None:
     choice = random.Random(11)
@@ -101,7 +106,7 @@ def test_executors_are_lost_at_any_time(losing: Run) -> None:
 def test_rows_in_a_checkpoint_directory_outlive_executors(tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
     with cluster(tmp_path, str(checkpoints)) as run:
-        found = run("merge", staging=1)
+        found = run("merge", staging=1, speculation=1)
     require_consistent(found)
     assert found["killed"]
     assert "starting again" not in (tmp_path / "errors").read_text()

@@ -285,7 +285,10 @@ def test_errors_of_a_vector_name_its_file_and_the_byte_in_it() -> None:
         ("0000\x7f", 4, "not a Z85 character"),
         ("0000\ud800", 4, "not a Z85 character"),
         ("%nSc1", 4, "too large at byte 0"),
-        ("00000%nSc1", 8, "too large at byte 5"),
+        ("0000z%nSc1", 8, "too large at byte 5"),
+        (300 * "0000z" + "%nSc1", 1204, "too large at byte 1500"),
+        (70_000 * "0000z" + "%nSc1", 280_004, "too large at byte 350000"),
+        (300 * "00000" + "0000î", 1204, "not a Z85 character at byte 1504"),
         ("HelloWorld", 12, "expected 15 characters for 12 bytes"),
         ("HelloWorld", 4, "wrong length"),
         ("HelloWorld", 7, "padding is not zero"),
@@ -294,6 +297,7 @@ def test_errors_of_a_vector_name_its_file_and_the_byte_in_it() -> None:
         ("##zzz", 2, "too large"),
         ("##0é3", 2, "not a Z85 character at byte 3"),
     ],
+    ids=lambda value: str(value)[-40:],
 )
 def test_wrong_z85_is_named(text: str, size: int, message: str) -> None:
     with pytest.raises(FormatError, match=message):

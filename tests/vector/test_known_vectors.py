@@ -159,6 +159,13 @@ def test_java_writes_empty_buckets_for_gaps_and_they_are_read() -> None:
     frame = frame_payload(bytes.fromhex("d1d33964") + body)
     assert decode_frame(frame) == Bitmap([1, 2**33])
     assert len(encode_frame(Bitmap([1, 2**33]))) == len(frame) - 12
+    # The end of a bitmap is found by its containers: runs, but for one.
+    firsts = np.arange(17) << 16
+    many = Bitmap.from_ranges(firsts, firsts + 9) - Bitmap.from_ranges([6 << 16], [7 << 16])
+    many |= Bitmap([(6 << 16) + 5, (6 << 16) + 7])
+    body = (2).to_bytes(8, "little") + keys[0] + EMPTY + keys[1] + encode_frame(many)[20:-4]
+    decoded = decode_frame(frame_payload(bytes.fromhex("d1d33964") + body))
+    assert decoded == Bitmap(many.to_numpy() + 2**32)
 
 
 def test_the_native_layout_is_read_and_never_written() -> None:

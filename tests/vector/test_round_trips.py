@@ -7,8 +7,10 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 
+from delvec.errors import FormatError
 from delvec.vector import (
     Bitmap,
     DeletionVector,
@@ -24,7 +26,7 @@ from delvec.vector import (
 )
 from delvec.vector import descriptor as z85
 from delvec.vector.delta_file import VectorFile
-from delvec.vector.frame import KEYS, MAX_POSITION
+from delvec.vector.frame import KEYS, MAX_POSITION, frame_payload
 from delvec.vector.frame_batch import Frames, count_positions
 from delvec.vector.puffin import read_blob, read_footer, reader_of
 
@@ -136,9 +138,13 @@ def test_puffin_files_of_keys(keys: Bitmap, field_id: int, spec_id: int | None) 
     assert EqualityDeleteVector.from_blob(blob, read_blob(reader_of(data), blob)) == wanted
 
 
-@given(st.binary(max_size=64))
-def test_z85(data: bytes) -> None:
-    assert z85.decode(z85.encode(data), len(data)) == data
+@given(st.binary(max_size=64), st.sampled_from([1, 100]))
+@example(b"\xff" * 64, 100)
+@example(bytes(range(255)), 1100)
+def test_z85(data: bytes, times: int) -> None:
+    """Short texts, long ones, and one that is decoded in pieces."""
+    long = data * times
+    assert z85.decode(z85.encode(long), len(long)) == long
 
 
 small = st.lists(st.integers(0, 70_000), max_size=20).map(lambda values: Bitmap(values))  # noqa: PLW0108
@@ -148,3 +154,22 @@ small = st.lists(st.integers(0, 70_000), max_size=20).map(lambda values: Bitmap(
 def test_positions_are_counted_by_headers_alone(many: list[Bitmap]) -> None:
     frames = Frames.join(encode_frame(bitmap) for bitmap in many)
     assert count_positions(frames).tolist() == [bitmap.cardinality for bitmap in many]
+
+
+def test_headers_of_all_lengths_are_counted_and_damaged_ones_refused() -> None:
+    firsts = [np.arange(number) << 16 for number in (0, 1, 2, 7, 8, 9, 16, 17)]
+    arrays = [Bitmap(first) for first in firsts]
+    runs = [
+        Bitmap.from_ranges(first, first + 60_000 + number) for number, first in enumerate(firsts)
+    ]
+    full = [Bitmap.from_ranges([0], [1 << 16]), Bitmap([5, 1 << 40]), Bitmap([1 << 40])]
+    many = [*arrays, *runs, *full]
+    encoded = [encode_frame(bitmap) for bitmap in many]
+    counts = [bitmap.cardinality for bitmap in many]
+    assert count_positions(Frames.join(encoded)).tolist() == counts
+    assert [int(count_positions(Frames.join([each]))[0]) for each in encoded] == counts
+    # One pair of key and cardinality too few; another cookie; nothing at all.
+    for bitmap in ("3a300000 08000000" + 7 * "00000100", "3b300100 00 00000100", "39300000", ""):
+        body = bytes.fromhex("d1d33964 0100000000000000 00000000" + bitmap)
+        with pytest.raises(FormatError):
+            count_positions(Frames.join([frame_payload(body)]))

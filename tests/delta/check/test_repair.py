@@ -270,6 +270,13 @@ def test_a_needed_checkpoint_is_left_alone(tmp_path: Path, gone: tuple[int, ...]
     assert gone != (0,) or ("error", "damaged-log", f"_delta_log/{path.name}") in found(report)
 
 
+def test_a_checkpoint_is_left_alone_if_the_commits_cannot_make_a_new_one(tmp_path: Path) -> None:
+    table, path = damaged_checkpoint(tmp_path, "cut")
+    table.commit({"remove": {"path": "gone.parquet", "deletionTimestamp": "soon"}})
+    report = checked(tmp_path, repair=True)
+    assert (report.ok, report.repairs, path.exists()) == (False, (), True)
+
+
 def test_repairs_work_from_a_checkpoint_and_keep_row_ids(tmp_path: Path) -> None:
     features = ["rowTracking", "domainMetadata"]
     properties = {

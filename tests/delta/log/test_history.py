@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from delvec.delta.log.history import SCHEMA, find_version_at, history
+from delvec.delta.log.history import SCHEMA, CommitTimes, find_version_at, history, history_rows
 from delvec.delta.log.paths import commit_key
+from delvec.delta.log.segment import LogFile
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -130,6 +131,19 @@ def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
     for wrong in (-1, "3", True):
         with pytest.raises(InvalidArgumentError, match="limit is a number"):
             history(storage, limit=wrong)  # type: ignore[arg-type]
+
+
+def test_a_commit_that_is_cleaned_up_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, read = plain_table(tmp_path, hours(*range(4))), CommitTimes.read
+
+    def late(times: CommitTimes, commit: LogFile) -> dict[str, Any]:
+        (tmp_path / commit_key(0)).unlink(missing_ok=True)
+        return read(times, commit)
+
+    monkeypatch.setattr(CommitTimes, "read", late)
+    assert [row["version"] for row in history_rows(storage)] == [3, 2, 1]
 
 
 def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:

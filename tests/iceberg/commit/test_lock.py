@@ -34,6 +34,7 @@ from delvec.iceberg.commit.lock_state import (
     is_lock_tag,
     lock_claims,
     lock_state,
+    parse_state,
 )
 from delvec.iceberg.commit.refs import create_branch, create_tag, drop_tag, rollback
 from delvec.iceberg.maintain.procedures import expire_snapshots
@@ -312,6 +313,25 @@ def test_unlock_removes_what_is_over_or_by_force(table: LoadedTable, clock: Hand
         report = opened.unlock(force=force)
         assert (report.owner, report.expires_ms) == ("dead/1", dead.expires_ms)
         assert (replace(planned, dry_run=False), set(newest(table).refs)) == (report, {"main"})
+
+
+@pytest.mark.parametrize("name", ["resolve", "compact"])
+def test_who_works_under_it_says_how_long_to_wait_and_its_lease(
+    table: LoadedTable, clock: HandClock, name: str
+) -> None:
+    opened = IcebergTable.for_name(table.spark, str(table.name))
+    work: Any = partial(opened.compact, options={"rewrite-all": True})
+    if name == "resolve":
+        opened.delete_keys([1], "id")
+        work = opened.resolve
+    left_behind(table, lease=100)
+    with pytest.raises(LockedError):
+        work()
+    assert work(wait=150, lease=600).snapshot_id is not None
+    assert clock.now > 100
+    last = parse_state(newest(table), LOCK_PROPERTY)
+    assert last is not None
+    assert (last.operation, last.lease_ms) == (name.upper(), 600_000)
 
 
 def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:

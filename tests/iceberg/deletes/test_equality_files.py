@@ -21,6 +21,7 @@ from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
 from delvec.iceberg.client.content_files import json_arrays
 from delvec.iceberg.commit.branch_commit import commit_change
 from delvec.iceberg.commit.commit import RowChange, row_changes
+from delvec.iceberg.deletes import key_bits
 from delvec.iceberg.deletes.equality_files import Scope, as_equality_delete, encode_files
 from delvec.iceberg.deletes.key_columns import arrow_schema, key_columns
 from delvec.iceberg.deletes.write_keys import write_deletes
@@ -152,6 +153,27 @@ class TestBytes:
         [encoded] = encode_files(Keys.of(keys, [column(kind)]))
         [metrics] = encoded.metrics
         assert (metrics.lower, metrics.upper) == (lower, upper)
+
+    @pytest.mark.parametrize(
+        ("kind", "values", "numbers"),
+        [
+            (pa.int8(), [3, None, -3], [3, -3]),
+            (pa.int64(), [-(1 << 63), (1 << 63) - 1], [-(1 << 63), (1 << 63) - 1]),
+            (pa.date32(), [date(1969, 12, 31), None], [-1]),
+            (pa.timestamp("us", "UTC"), [UTC_NOON, None], [1_714_998_600_000_007]),
+            # Other units and clocks would be other numbers, other kinds none.
+            (pa.timestamp("us"), [NOON], None),
+            *((pa.timestamp(unit, "UTC"), [1], None) for unit in ("s", "ms", "ns")),
+            *((kind, [1], None) for kind in (pa.date64(), pa.time64("us"), pa.float64())),
+            *((kind, [None], None) for kind in (pa.string(), pa.decimal128(9, 0), pa.bool_())),
+        ],
+        ids=str,
+    )
+    def test_keys_are_numbers_only_as_rows_have_them(
+        self, kind: pa.DataType, values: list[Any], numbers: list[int] | None
+    ) -> None:
+        found = key_bits._as_numbers(pa.chunked_array([pa.array(values, kind)]))
+        assert (None if found is None else found.tolist()) == numbers
 
     def test_a_file_of_executors_becomes_a_delete_file(self) -> None:
         described = {

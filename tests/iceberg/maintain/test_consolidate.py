@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,17 @@ def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: 
     table.consolidate_deletes()
     assert stock(table) == sorted(live, key=repr)
     assert table.consolidate_deletes().snapshot_id is None
+
+
+@pytest.mark.more
+def test_keys_of_38_digits_stay_exact(spark: SparkSession) -> None:
+    table, large = open_new(spark, "d decimal(38, 0)"), 10**38
+    insert(table, ", ".join(f"({each}BD)" for each in (large - 1, large - 2, 1 - large, 2 - large)))
+    for key in (large - 1, 1 - large, large - 1):
+        table.delete_keys([Decimal(key)], "d")
+    report = unchanged(table)
+    assert (report.files_before, report.files_after, report.keys_after) == (3, 1, 2)
+    assert stock(table) == [(Decimal(2 - large),), (Decimal(large - 2),)]
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from delvec import IcebergTable
-from delvec.errors import ConflictError
+from delvec.errors import ConflictError, StorageError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.commit.branch_commit import commit_change
@@ -32,6 +32,7 @@ from delvec.iceberg.resolve import resolve as resolver
 from delvec.iceberg.resolve import resolve as step
 from delvec.iceberg.resolve.find import FoundRows
 from delvec.iceberg.resolve.plan import ResolveOptions, ResolvePlan, plan_resolve
+from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.resolve.resolve import Step, resolve
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
@@ -215,6 +216,21 @@ def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) ->
         report = resolved(table, how)
     assert (report.commits, rows(table)) == (1, sorted(AFTER.items()))
     assert resolved(table, how).commits == 0
+
+
+@pytest.mark.more
+def test_a_branch_that_cannot_begin_anew_leaves_the_report_of_what_was_taken_over(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StorageError("the catalog is away")
+
+    table = table_with_changes(spark, 3, "staged")
+    monkeypatch.setattr(step, "restart_branch", away)
+    with pytest.raises(StorageError, match=r"away \(committed before: snapshot") as told:
+        table.resolve("id", staging=STAGING, restart_staging=True)
+    assert isinstance(told.value.report, ResolveReport)
+    assert (told.value.report.commits, rows(table)) == (1, sorted(AFTER.items()))
 
 
 def random_changes(

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import Column, SparkSession
 
+from delvec import IcebergTable
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.files import find_position_deletes
 from delvec.iceberg.commit.branch_commit import Txn
@@ -221,6 +222,19 @@ def test_vectors_of_others_are_united(spark: SparkSession) -> None:
     delete(spark, name, "id IN (4, 5, 6) OR id < 3")
     check(spark, name, list(range(7, 100)))
     assert deletes_of(spark, name) == [(1, "PUFFIN", 7)]
+
+
+@pytest.mark.more
+def test_deleting_all_removes_all_delete_files_too(spark: SparkSession) -> None:
+    name = new_table(spark)
+    numbered(spark, name, 0, 10)
+    delete(spark, name, "id = 1")
+    IcebergTable.for_name(spark, name).delete_keys([2], "id")
+    assert [content for content, *_ in deletes_of(spark, name)] == [1, 2]
+    report = delete(spark, name, None)
+    assert (report.rows_deleted, report.files_removed) == (None, 1)
+    assert deletes_of(spark, name) == []
+    check(spark, name, [])
 
 
 @pytest.mark.more

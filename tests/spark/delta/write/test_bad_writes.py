@@ -36,11 +36,13 @@ ANSI = "spark.sql.ansi.enabled"
 COLUMNS = StructType().add("id", "integer", nullable=False).add("n", "integer")
 COLUMNS = COLUMNS.add("name", "string")
 COLUMNS = COLUMNS.add("g", "long", metadata={"delta.generationExpression": "n * 2L"})
+INVARIANT = '{"expression":{"expression":"coalesce(m, 0) < 5"}}'
+COLUMNS = COLUMNS.add("m", "integer", metadata={"delta.invariants": INVARIANT})
 
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """A table with rules: ids are not null, n is below 100, g is twice n."""
+    """A table with rules: ids are not null, n is below 100, g is twice n, m is below 5."""
     found = DeltaTable.create(spark, tmp_path_factory.mktemp("bad") / "t", COLUMNS)
     found.append(
         spark.sql("SELECT int(id) AS id, int(id) AS n, 'a' AS name FROM range(0, 8, 1, 1)")
@@ -145,6 +147,34 @@ def test_a_bad_write_changes_nothing(spark: SparkSession, table: DeltaTable, nam
         if isinstance(caught.value, ConstraintError):
             assert caught.value.constraint
             assert folder_of(table).name in str(caught.value)
+
+
+def writes_of(
+    spark: SparkSession, table: DeltaTable, name: str, value: str
+) -> list[Callable[[], object]]:
+    """All ways by which a column of a row may get a value."""
+    values = {"id": "9", "n": "9", "m": "1", name: value}
+    row = one(spark, *(f"{each} AS {of}" for of, each in values.items()))
+    merge = table.merge(row, "t.name = 'nobody'")
+    return [
+        lambda: table.append(row),
+        lambda: table.overwrite(row, where="id < 100"),
+        lambda: table.update({name: value}, "id = 3"),
+        lambda: merging(spark, table).when_matched_update({name: value}).execute(),
+        lambda: merge.when_not_matched_insert(values).execute(),
+        lambda: merge.when_not_matched_by_source_update({name: value}).execute(),
+    ]
+
+
+@pytest.mark.more
+@pytest.mark.spark
+def test_every_write_keeps_every_rule(spark: SparkSession, table: DeltaTable) -> None:
+    bad = (("NOT NULL id", "id", "int(null)"), ("small", "n", "100"), ("m", "m", "5"))
+    for rule, name, value in bad:
+        for act in writes_of(spark, table, name, value):
+            with nothing_happens(folder_of(table)), pytest.raises(ConstraintError) as caught:
+                act()
+            assert caught.value.constraint == rule
 
 
 @pytest.mark.spark
