@@ -485,6 +485,14 @@ def unquoted(markdown: str) -> str:
     return re.sub(r"``(.+?) ``|`([^`]*)`", lambda match: match[1] or match[2], markdown)
 
 
+def rule_for(of: str, text: str) -> Rule | None:
+    """Return the rule that a text breaks, if it breaks one."""
+    return next(
+        (each for each in RULES if each.of == of and re.search(each.pattern, text, re.IGNORECASE)),
+        None,
+    )
+
+
 @cache
 def names(library: Library) -> Mapping[tuple[str, str], str]:
     """Return what delvec has for a name of a library, by its class, empty for the module."""

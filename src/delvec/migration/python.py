@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from delvec.compat import exceptions
 from delvec.migration.sql import PLACE, shortened, statement_uses
 from delvec.migration.uses import Use, Verdict
-from delvec.peers import DELTA_SPARK, DELTALAKE, RULES, Library, names, plain, unquoted
+from delvec.peers import DELTA_SPARK, DELTALAKE, Library, names, plain, rule_for, unquoted
 from delvec.statements.clauses import split_statements
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -198,16 +198,11 @@ class _Reader(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if not isinstance(node.value, str) or node in self._told:
             return
-        for rule in RULES:
-            if rule.of == "string" and re.search(rule.pattern, node.value, re.IGNORECASE):
-                self._add(node, shortened(repr(node.value)), "rewrite", rule.instead)
+        self._broken("string", node.value, node, repr(node.value))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        text = ast.unparse(node)
-        for rule in RULES:
-            if rule.of == "jvm" and re.search(rule.pattern, text):
-                self._add(node, shortened(text), "rewrite", rule.instead)
-                return
+        if self._broken("jvm", ast.unparse(node), node):
+            return
         found = None if node in self._called else self._meaning(node)
         if found is not None and (found.owner, plain(found.member)) in names(found.library):
             self._tell(node, found)  # a property of deltalake
@@ -226,12 +221,8 @@ class _Reader(ast.NodeVisitor):
         what = ".".join(part for part in (found.owner, found.member) if part)
         if found.library == "delta-spark":
             inside = (*node.args, *node.keywords) if isinstance(node, ast.Call) else ()
-            text = f"{what}({', '.join(map(ast.unparse, inside))})"
-            for rule in RULES:
-                if rule.of == "call" and re.search(rule.pattern, text, re.IGNORECASE):
-                    self._add(node, shortened(text), "rewrite", rule.instead)
-                    return
-            self._add(node, what, "import")
+            if not self._broken("call", f"{what}({_listed(inside)})", node):
+                self._add(node, what, "import")
         elif found.owner == "TableMerger":
             self._add(node, what, "as is")
         else:
@@ -253,15 +244,18 @@ class _Reader(ast.NodeVisitor):
                 part = part.func
             else:
                 part = part.value
-        if not any(map(_names_delta, calls)):
-            return
-        for each in calls:
-            text = f"{_attribute(each)}({', '.join(map(ast.unparse, each.args))})"
-            for rule in RULES:
-                if rule.of == "chain" and re.search(rule.pattern, text, re.IGNORECASE):
-                    self._add(each, text, "rewrite", rule.instead)
-                    return
-        self._add(node, shortened(ast.unparse(node)), "door")
+        if any(map(_names_delta, calls)) and not any(
+            self._broken("chain", f"{_attribute(each)}({_listed(each.args)})", each)
+            for each in calls
+        ):
+            self._add(node, shortened(ast.unparse(node)), "door")
+
+    def _broken(self, of: str, text: str, node: ast.expr, what: str | None = None) -> bool:
+        """Tell what breaks a rule, and say whether it does."""
+        rule = rule_for(of, text)
+        if rule is not None:
+            self._add(node, shortened(what or text), "rewrite", rule.instead)
+        return rule is not None
 
     def _statement(self, node: ast.Call) -> None:
         """Tell the statements of spark.sql, as far as they are written in the source."""
@@ -380,6 +374,10 @@ def _names_delta(call: ast.Call) -> bool:
     given = call.args[:1] if _attribute(call) in ("format", "using") else []
     given += [each.value for each in call.keywords if each.arg in ("format", "source")]
     return any(isinstance(each, ast.Constant) and each.value == "delta" for each in given)
+
+
+def _listed(nodes: Sequence[ast.AST]) -> str:
+    return ", ".join(map(ast.unparse, nodes))
 
 
 def _attribute(call: ast.Call) -> str:

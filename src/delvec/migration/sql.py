@@ -10,7 +10,7 @@ from delvec.delta.alter.definition import new_table
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.migration.uses import Use, Verdict
-from delvec.peers import RULES, unquoted
+from delvec.peers import rule_for, unquoted
 from delvec.statements.clauses import split_statements, words_of
 from delvec.statements.grammar import parse
 
@@ -61,9 +61,8 @@ def shortened(text: str) -> str:
 
 
 def _judged(statement: str, text: str) -> tuple[Verdict, str]:
-    for rule in RULES:
-        if rule.of == "sql" and re.search(rule.pattern, statement, re.IGNORECASE):
-            return "rewrite", rule.instead
+    if rule := rule_for("sql", statement):
+        return "rewrite", rule.instead
     properties = dict(_PROPERTY.findall(statement))
     try:
         parsed = parse(text)
