@@ -385,7 +385,6 @@ RULES: Final = (
     ),
     Rule("sql", r"^FSCK REPAIR TABLE ", "`CHECK TABLE t REPAIR`", "`FSCK REPAIR TABLE`"),
     Rule("sql", r"^COPY INTO ", "`INSERT INTO t SELECT … FROM parquet.…`", "`COPY INTO`"),
-    Rule("sql", r"^UNDROP |^MSCK REPAIR TABLE .*delta", "`CREATE TABLE … LOCATION`", "`UNDROP`"),
 )
 
 # What the calls of delta-spark and deltalake return, as far as it has calls of its own; a builder

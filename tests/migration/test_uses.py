@@ -157,5 +157,8 @@ def test_folders_are_searched_and_the_exit_code_says_whether_something_is_to_be_
     assert json.loads(done.stdout)["counts"]["rewrite"] == 1
     assert "no file or folder" in run("migrate", tmp_path / "e", code=ExitCode.NOT_FOUND).output
     assert "neither Python nor SQL" in run("migrate", tmp_path / "c.txt", code=2).output
+    for text, kind in (("OPTIMIZE t", "door"), ("import delta", "import")):
+        piped = run("migrate", "-", "--json", code=0, runner=separate(), input=text)
+        assert [each["verdict"] for each in json.loads(piped.stdout)["uses"]] == [kind]
     (tmp_path / "f.py").write_text("import pandas")
     assert run("migrate", tmp_path / "f.py", code=0).output == ""

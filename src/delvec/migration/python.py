@@ -59,6 +59,15 @@ class _Scope:
         return self.outer.text(name)
 
 
+def is_python(text: str) -> bool:
+    """Tell whether a text is Python, and not SQL."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
 def python_uses(file: str, text: str) -> Iterator[Use]:
     """Yield what a source uses; of one that Python cannot parse, that."""
     try:

@@ -22,6 +22,7 @@ _MEANING: Final[dict[Verdict, str]] = {
     "import": "another import",
     "rewrite": "rewriting",
 }
+_PIPE: Final = "-"
 _READ: Final = (".py", ".sql")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -85,15 +86,18 @@ def _is_own(path: Path) -> bool:
     return not any(part.startswith(".") or part in _SKIPPED for part in path.parts)
 
 
-def find_uses(paths: Iterable[str]) -> Uses:
-    """Return what files use, and those of folders."""
-    from delvec.migration.python import python_uses  # noqa: PLC0415
+def find_uses(paths: Sequence[str], piped: str | None = None) -> Uses:
+    """Return what files use, and those of folders; the path - stands for a text that is piped."""
+    from delvec.migration.python import is_python, python_uses  # noqa: PLC0415
     from delvec.migration.sql import script_uses  # noqa: PLC0415
 
-    files = list(dict.fromkeys(sources(paths)))
-    uses: list[Use] = []
-    for each in files:
-        text = each.read_text(encoding="utf-8", errors="replace")
-        read = python_uses if each.suffix == ".py" else script_uses
-        uses += read(str(each), text)
-    return Uses(len(files), sorted(set(uses)))
+    texts = {
+        str(each): (each.suffix == ".py", each.read_text(encoding="utf-8", errors="replace"))
+        for each in sources(path for path in paths if path != _PIPE)
+    }
+    if piped is not None:
+        texts[_PIPE] = is_python(piped), piped
+    uses: set[Use] = set()
+    for name, (is_code, text) in texts.items():
+        uses |= set((python_uses if is_code else script_uses)(name, text))
+    return Uses(len(texts), sorted(uses))

@@ -28,7 +28,8 @@ _COLUMNS = (
 def migrate(output: Output, sources: tuple[str, ...]) -> None:
     """List what sources use of delta-spark and deltalake, and whether it runs with delvec.
 
-    FILEs are Python (.py) and SQL (.sql), or folders with such files. They are read, and never run.
+    FILEs are Python (.py) and SQL (.sql), or folders with such files; - is standard input. They are
+    read, and never run.
     Each use runs as it is, or needs `delvec.enable_sql(spark)`, another import, or rewriting, of
     which exit code 9 tells.
 
@@ -36,7 +37,7 @@ def migrate(output: Output, sources: tuple[str, ...]) -> None:
     delvec migrate jobs/ schema.sql
     delvec migrate job.py --json
     """
-    found = find_uses(sources)
+    found = find_uses(sources, sys.stdin.read() if "-" in sources else None)
     shown = [each for each in found.uses if each.verdict != "as is"]
     if shown:
         rows = [
