@@ -13,7 +13,7 @@ PYTEST_LONG = $(PYTEST) --share-classes
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-more test-all test-core test-lowest test-readers readers-table test-slow test-slow-slice soak lock s3-server dist lint format docs compatibility-table hostile-table snapshots bench bench-scale clean
+.PHONY: help install demo test test-more test-all test-core test-lowest test-readers readers-table test-slow test-slow-slice soak lock s3-server dist lint format docs compatibility-table hostile-table migrating-tables snapshots bench bench-scale clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -88,6 +88,9 @@ compatibility-table: ## Write the table of engines in docs/compatibility.md agai
 
 hostile-table: ## Attack delta-spark and deltalake as the tests attack delvec, and write docs/hostile-tables.md again (ARGS: --resume tries what was not tried in 11 minutes)
 	@$(call setup_java,test) && $(PY) -m tests.hostile.peers $(ARGS)
+
+migrating-tables: ## Write the tables of calls in docs/migrating.md again
+	@$(call setup,test) && DELVEC_MIGRATING_TABLES=write $(PY) -m pytest -n 0 tests/docs/test_migrating.py
 
 snapshots: ## Write the snapshots of the command's help and output again
 	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 -m "slow or not slow" tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py tests/cli/test_help.py

@@ -21,7 +21,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # The rooms, lowest first: a module imports from its own room and from those above it in this list.
 # The longest name that fits is a module's room.
 ROOMS = (
-    *("report", "errors", "documents", "_version", "identifiers", "frames", "calls"),
+    *("report", "errors", "documents", "_version", "identifiers", "frames", "peers", "calls"),
     *("inspection", "storage", "vector", "parquet"),
     *("delta.schema", "delta.skipping", "delta.log", "delta.read", "delta.write", "delta.alter"),
     *("delta.vacuum", "delta.maintain", "delta.check", "delta.traces"),
@@ -30,14 +30,15 @@ ROOMS = (
     *("iceberg.client", "iceberg.commit", "iceberg.deletes", "iceberg.write", "iceberg.maintain"),
     *("iceberg.search", "iceberg.resolve", "iceberg.table"),
     *("conversion.schema", "conversion.files", "conversion.planning", "conversion"),
-    *("statements", "door", "compat"),
+    *("statements", "door", "compat", "migration"),
     *("cli", "cli.commands", "cli.demo"),
 )
 # What a room imports of delvec at most, where the order alone allows more.
 ONLY = {
     "identifiers": ("errors",),
     "frames": ("errors",),
-    "calls": ("errors",),
+    "peers": (),
+    "calls": ("errors", "peers"),
     "report": (),
     "inspection": ("errors", "documents", "_version", "report"),
     "storage": ("errors", "documents", "_version", "report.hints"),

@@ -1,9 +1,9 @@
 """Wrong calls, explained: unknown keywords, methods of other libraries, values of another type.
 
-Names that people bring along from delta-spark, deltalake, PyIceberg and Spark are in tables here.
-Keywords that only have another name are taken as they are. For a method the error is an
-`AttributeError` whose hint names the one that was meant. Python's own errors name nothing, and a
-string where a number belongs would fail later, or not at all.
+Keywords of delta-spark and deltalake that only have another name are taken as they are. For a
+method the error is an `AttributeError` whose hint names the one that was meant, by `delvec.peers`.
+Python's own errors name nothing, and a string where a number belongs would fail later, or not at
+all.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial, wraps
+from functools import wraps
 from numbers import Integral, Real
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from delvec.errors import InvalidArgumentError, UnknownNameError
+from delvec.peers import hint_for, plain
 
 # Keywords in lower case without underscores, and what they are called here.
 _KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -41,120 +42,6 @@ _KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "endingversion": ("end_version",),
     "startingtimestamp": ("start_timestamp",),
     "endingtimestamp": ("end_timestamp",),
-}
-_ALTERATIONS: Final = (
-    "call add_columns(), rename_column(), drop_column(), add_constraint(), drop_constraint(),"
-    " set_properties() or add_feature() of the table itself"
-)
-_NEWEST: Final = "not needed: each call sees the newest version"
-# Methods, spelled like the keywords above, and a hint; those that differ in case or underscores
-# only are found without.
-_DELTA: Final[Mapping[str, str]] = {
-    "addfeaturesupport": "call add_feature(name)",
-    "alias": "conditions call the table t; merge() takes target_alias=...",
-    "alter": _ALTERATIONS,
-    "as": "conditions call the table t; merge() takes target_alias=...",
-    "cleanupmetadata": "call clean_log()",
-    "compact": "call optimize()",
-    "createcheckpoint": "call checkpoint()",
-    "createorreplace": "call create(spark, path, schema, mode='replace')",
-    "deletekeys": 'call delete(keys=..., on=["id"])',
-    "deletionvectors": "call arrow_files(), whose column deletion_vector has them",
-    "dropfeaturesupport": "call drop_deletion_vectors(); other features only delta-spark drops, by"
-    " ALTER TABLE ... DROP FEATURE",
-    "fileuris": "call arrow_files()",
-    "fortableid": "call for_name(spark, name) or for_path(spark, path)",
-    "generate": "call generate_manifest()",
-    "getaddactions": "call arrow_files()",
-    "loadasversion": "name the version where you read: to_arrow(version=...), to_df(version=...)",
-    "loadcdf": "call changes(start_version)",
-    "metadata": "call detail()",
-    "partitions": "call arrow_files()",
-    "repair": "call check(repair=True)",
-    "replace": "call create(spark, path, schema, mode='replace')",
-    "restoretotimestamp": "call restore(timestamp=...)",
-    "restoretoversion": "call restore(version=...)",
-    "scan": "call to_batches(where, columns), or to_df() on Spark",
-    "tableconfig": "look at properties",
-    "tableuri": "look at storage.root",
-    "topyarrowdataset": "call to_batches(where, columns), which streams",
-    "topyarrowtable": "call to_arrow(where, columns)",
-    "updateincremental": _NEWEST,
-    "upgradetableprotocol": "call add_feature(name)",
-    "upsert": 'call merge(df, on="t.id = s.id").when_matched_update_all()'
-    ".when_not_matched_insert_all().execute()",
-    "write": "call append(df) or overwrite(df)",
-    "zorder": "call optimize(zorder_by=[...])",
-}
-_ICEBERG: Final[Mapping[str, str]] = {
-    "currentsnapshot": "call snapshots() or detail()",
-    "forpath": 'call for_name(spark, "catalog.database.table")',
-    "maintenance": "call expire_snapshots() or remove_orphan_files()",
-    "managesnapshots": "call create_branch(), create_tag(), rollback() or fast_forward()",
-    "merge": 'call upsert(df, keys=["id"])',
-    "metadata": "call detail()",
-    "optimize": "call compact()",
-    "overwrite": "Spark does that: df.writeTo(name).overwritePartitions()",
-    "refresh": _NEWEST,
-    "rewritedatafiles": "call compact()",
-    "scan": "call to_df(where=..., columns=...)",
-    "update": 'call upsert(df, keys=["id"])',
-    "updateschema": "Spark does that: ALTER TABLE",
-    "updatespec": "Spark does that: ALTER TABLE",
-    "vacuum": "call expire_snapshots(), then remove_orphan_files()",
-}
-_SCHEMA: Final = (
-    "a schema is a StructType of Spark, a schema of Arrow, or a string such as 'id long, day date'"
-)
-_COMMIT: Final = (
-    "pass keywords to the call that writes: commit_metadata=..., txn_app_id=..., txn_version=..."
-)
-_FILES: Final = (
-    "Spark writes the files, by its settings spark.sql.parquet.*; the table property"
-    " delta.parquet.compression.codec names the codec"
-)
-_MODULE: Final[Mapping[str, str]] = {
-    "bloomfilterproperties": _FILES,
-    "columnproperties": _FILES,
-    "commitproperties": _COMMIT,
-    "configuresparkwithdeltapip": "call configure(builder), or session()",
-    "converttodelta": "call DeltaTable.convert_to_delta(None, path)",
-    "converttodeltalake": "call DeltaTable.convert_to_delta(None, path)",
-    "datatype": _SCHEMA,
-    "deltamergebuilder": "DeltaTable.merge() returns it",
-    "deltaoptimizebuilder": "call DeltaTable.optimize()",
-    "field": _SCHEMA,
-    "loadcatalog": 'call IcebergTable.for_name(spark, "catalog.database.table")',
-    "metadata": "call DeltaTable.detail()",
-    "postcommithookproperties": "the table property delta.checkpointInterval says when checkpoints"
-    " are written; clean_log() cleans the log",
-    "querybuilder": "DeltaTable(path).to_df().createOrReplaceTempView(name), then spark.sql(...);"
-    " without Spark, DuckDB and Polars take the table itself",
-    "readdelta": "call DeltaTable(path).to_polars()",
-    "scandelta": "call DeltaTable(path).to_polars()",
-    "schema": _SCHEMA,
-    "tablefeatures": 'features are strings: DeltaTable.add_feature("deletionVectors")',
-    "transaction": _COMMIT,
-    "varianttype": _SCHEMA,
-    "writedelta": "call DeltaTable(path).append(df) or overwrite(df)",
-    "writedeltalake": "call DeltaTable(path).append(df) or overwrite(df); where there is no table,"
-    " DeltaTable.create(spark, path, df.schema) makes it",
-    "writerproperties": _FILES,
-}
-_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "DeltaTable": _DELTA,
-    "IcebergTable": _ICEBERG,
-    "delvec": _MODULE,
-    "MergeBuilder": {"withschemaevolution": "call merge(source, on, merge_schema=True)"},
-    "WriteReport": {
-        "executecompaction": "optimize() compacts by itself",
-        "executezorderby": "the columns are an argument: optimize(zorder_by=[...])",
-        "where": "the condition is an argument: optimize(where)",
-    },
-}
-# What deltalake calls behind a method that runs here at once: `t.optimize.compact()`.
-_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "optimize": {"compact": "call optimize()", "z_order": "call optimize(zorder_by=[...])"}
 }
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -209,8 +96,6 @@ def explained_call(
                 _require_type(name, keyword, value, types.get(keyword, ""))
             return function(*args, **kwargs)
 
-        for part, hint in _PARTS.get(name, {}).items():
-            setattr(call, part, partial(_refuse_part, f"{name}.{part}()", hint))
         return call
 
     return decorate
@@ -289,9 +174,9 @@ def keyword_meant(keyword: str, known: Iterable[str]) -> str | None:
     >>> keyword_meant("predicate", ["set", "where"]), keyword_meant("wher", ["set", "where"])
     ('where', None)
     """
-    plain, names = _plain(keyword), list(known)
-    meant = [each for each in _KEYWORDS.get(plain, ()) if each in names]
-    meant = meant or [each for each in names if _plain(each) == plain]
+    key, names = plain(keyword), list(known)
+    meant = [each for each in _KEYWORDS.get(key, ()) if each in names]
+    meant = meant or [each for each in names if plain(each) == key]
     return meant[0] if meant else None
 
 
@@ -325,10 +210,10 @@ def explain_name(
     if name.startswith("_"):
         return AttributeError(message)
     own = [each for each in dir(owner) if not each.startswith("_")]
-    hint = _NAMES.get(owner.__name__, {}).get(_plain(name))
+    alike = [each for each in own if plain(each) == plain(name)]
+    hint = None if alike else hint_for(owner.__name__, name)
     if hint and done:
         message, hint = f"{message}: this is a report of what was done, {done}", f"{hint}{undo}"
-    alike = [each for each in own if _plain(each) == _plain(name)]
     for meant in [] if hint else alike or get_close_matches(name, own, 1):
         is_method = is_class and callable(getattr(owner, meant))
         hint = f"call {meant}()" if is_method else f"it is called {meant}"
@@ -337,23 +222,8 @@ def explain_name(
     return error
 
 
-def called_property(name: str) -> InvalidArgumentError:
-    """Return the error for a property that is called, as deltalake's method of that name."""
-    return InvalidArgumentError(
-        f"{name} is a property, and no method", hint=f"write t.{name}, without parentheses"
-    )
-
-
 def _explain_attribute(self: object, name: str) -> None:
     raise explain_name(type(self), name)
-
-
-def _refuse_part(call: str, hint: str, *_: object, **__: object) -> None:
-    raise UnknownNameError(f"there is no {call}", hint=hint)
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
 
 
 def _translated(name: str, given: Mapping[str, object], known: Sequence[str]) -> dict[str, object]:

@@ -18,6 +18,16 @@ from tests.cli.snapshot_files import PINNED, Recorder, compare, short_folder, to
 from tests.delta.builder import TableBuilder
 
 OLD = 1_700_000_000
+JOB = """\
+from delta.tables import DeltaTable
+from deltalake import write_deltalake
+
+write_deltalake("/lake/new", rows)
+orders = DeltaTable.forPath(spark, "/lake/orders")
+orders.delete("day < '2026-01-01'")
+spark.sql("OPTIMIZE delta.`/lake/orders`")
+spark.sql("ANALYZE TABLE orders COMPUTE STATISTICS")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +75,7 @@ def write_others(folder: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), folder / "plain/day=1/part.parquet")
     [vectors] = pack([Bitmap([0, 9]), Bitmap(range(1000))])
     (folder / "dv.bin").write_bytes(vectors.data)
+    (folder / "job.py").write_text(JOB)
 
 
 def look(recorder: Recorder, table: str) -> None:
@@ -76,6 +87,8 @@ def look(recorder: Recorder, table: str) -> None:
     recorder.run("files", table, width=60)
     recorder.both("traces", table, "--where", "note = 'n1'")
     recorder.both("traces", table, "--where", "id = 77")
+    recorder.run("migrate", f"{recorder.folder}/job.py")
+    recorder.run("migrate", f"{recorder.folder}/job.py", "--json")
     recorder.run("completion", "bash")
     recorder.run("completion", "fish", "--json")
 
@@ -111,7 +124,7 @@ def wrong(recorder: Recorder, folder: str) -> None:
 @PINNED
 def test_commands_print_what_their_snapshots_show(recorder: Recorder) -> None:
     assert recorder.failed == []
-    assert len(recorder.printed) == 17
+    assert len(recorder.printed) == 18
     for name in recorder.printed:
         compare(name, recorder.of(name))
 

@@ -148,9 +148,14 @@ def changes(spark: SparkSession) -> dict[str, Step]:
         builder = named.merge(wider, named.toDF().id == wider.id).withSchemaEvolution()
         return rows(builder.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute())
 
+    def moved() -> None:
+        rows_of = values.write.format("delta").mode("overwrite").option("dataChange", "false")
+        rows_of.save(path)
+
     return {
         "delete": delete,
         "update": update,
+        "moved": moved,
         "merge": merge,
         "evolve": evolve,
         "after": lambda: rows(table.toDF()),

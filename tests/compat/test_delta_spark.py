@@ -63,6 +63,7 @@ def test_rows_are_changed_by_sql_columns_aliases_and_names(found: dict[str, Any]
     changed = found["changes"]
     assert changed["delete"] == [[5, "5"], [6, "6"], [7, "7"]]
     assert changed["update"] == [[5, "five!"], [6, "six!"], [7, "7!"]]
+    assert changed["moved"][0] == "UnsupportedOperationException"
     merged = [[100, "t"], [5, "sfive!"], [6, "six!"]]
     assert changed["merge"] == [COUNTS, [[3, 1, 1, 1]], merged]
     assert changed["evolve"] == [[2, 2, 0, 0]]

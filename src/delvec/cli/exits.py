@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     CONFLICT = 6
     DIFFERENT = 7
     TRACES = 8
+    TO_REWRITE = 9
     INTERRUPTED = 130
     NO_READER = 141
     TERMINATED = 143

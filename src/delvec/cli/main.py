@@ -82,6 +82,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "remove-orphan-files": ("vacuum", "Delete files that no snapshot refers to."),
     },
     "Other": {
+        "migrate": ("migrate", "Tell what of delta-spark's and deltalake's calls runs here."),
         "completion": (".main", "Print the script for completion by a shell."),
         "demo": (".demo.demo", "Show what delvec does, step by step."),
     },
@@ -191,8 +192,8 @@ def main(allow_paths: Sequence[str]) -> None:
 
     Every command takes --json, every one that changes a table --dry-run, every one that starts
     Spark --master, --conf and --package. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
-    4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted, 141
-    nobody reads the output, 143 terminated.
+    4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 9 calls to rewrite, 130
+    interrupted, 141 nobody reads the output, 143 terminated.
     """
 
 

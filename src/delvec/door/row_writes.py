@@ -226,6 +226,13 @@ def _overwrite(
 
 
 def _write_options(spark: SparkSession, options: Mapping[str, str]) -> WriteOptions:
+    if options.get("datachange", "").lower() == "false":
+        # Streams and change feeds would get rows again that only moved.
+        raise UnsupportedFeatureError(
+            'option("dataChange", "false") is not carried out: rows are written as new ones',
+            feature="dataChange",
+            hint="OPTIMIZE moves rows and changes none",
+        )
     found: WriteOptions = {}
     message = options.get("usermetadata") or spark.conf.get(
         "spark.databricks.delta.commitInfo.userMetadata", None

@@ -123,6 +123,15 @@ def split_statements(text: str) -> list[str]:
     return found
 
 
+def words_of(text: str) -> list[str]:
+    r"""Return the words and signs of a statement, without blanks and comments.
+
+    >>> words_of("SELECT a -- one\n, `b c`")
+    ['SELECT', 'a', ',', '`b c`']
+    """
+    return [match[0] for match in _TOKEN.finditer(text) if match.lastgroup != "blank"]
+
+
 class Cursor:
     """A cursor over SQL, by words, signs and bracketed parts."""
 
