@@ -9,6 +9,8 @@ import json
 import sys
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 import delvec
 
 
@@ -42,7 +44,22 @@ def main(folder: str) -> dict[str, Any]:
         "sql": ids(spark.sql("SELECT id FROM orders")),
         # Its file lister is Java, compiled from a source in the archive.
         "pruned": table.to_df().where("id < 10").count(),
+        "statements": by_statements(spark, path),
     }
+
+
+def by_statements(spark: SparkSession, path: str) -> list[list[int]]:
+    """Return the rows of a table that only SQL has touched; executors have none of its classes."""
+    spark.sql(f"CREATE TABLE named USING delta AS SELECT * FROM delta.`{path}`")
+    spark.sql("UPDATE named SET name = upper(name) WHERE id % 10 = 5")
+    spark.sql("DELETE FROM named WHERE id IN (SELECT id FROM orders WHERE id % 10 = 6)")
+    spark.sql(
+        "MERGE INTO named t USING (SELECT id FROM range(1005, 1020)) s ON t.id = s.id"
+        " WHEN MATCHED THEN DELETE"
+        " WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+    spark.sql("OPTIMIZE named")
+    return [ids(spark.table("named")), ids(spark.sql("SELECT id FROM named VERSION AS OF 0"))]
 
 
 def ids(rows: Any) -> list[int]:  # noqa: ANN401

@@ -88,6 +88,8 @@ def require_right(found: dict[str, object]) -> None:
     assert found["master"] == MASTER
     assert (found["deleted"], found["merged"], found["pruned"]) == (200, [8, 12], 8)
     assert found["rows"] == found["source"] == found["sql"] == LIVE
+    changed = {n for n in LIVE if n % 10 != 6 and n < 1005} | {*range(1010, 1020)}
+    assert found["statements"] == [sorted(changed), LIVE]
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["PYSPARK_PYTHON", "PATH"])

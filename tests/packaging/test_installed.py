@@ -21,6 +21,32 @@ from tests.repository import ROOT
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LIVE = sorted({*range(100)} - {*range(0, 100, 7)} | {*range(90, 110)})
+BY_SQL = {
+    **{name: [] for name in ("create", "create by path", "insert", "alter", "constraint", "drop")},
+    **dict.fromkeys(("save", "saveAsTable", "writeTo", "stream")),
+    "merge": [[2, 1, 0, 1]],
+    "update": [[1]],
+    "delete": [[1]],
+    "select": [[1, "x", "x"], [9, None, None]],
+    "arguments": [[2]],
+    "versions": [[5]],
+    "at": [[6]],
+    "changes": [["delete", 1], ["insert", 1], ["update_postimage", 2], ["update_preimage", 2]],
+    "optimize": [["by sql"]],
+    "restore": [[2]],
+    "history": [
+        [0, "CREATE TABLE"],
+        [1, "WRITE"],
+        [2, "ADD COLUMNS"],
+        [3, "ADD CONSTRAINT"],
+        [4, "RESTORE"],
+    ],
+    "describe": [["id", "bigint", None], ["s", "string", None]],
+    "load": [[1], [2]],
+    "streamed": [[0], [1], [2]],
+    "show": [["orders"], ["saved"], ["streamed"]],
+    "nothing of ours": [[2]],
+}
 BARE = "delvec"  # which gets the newest Spark
 MATRIX = [
     ("3.10", BARE, ()),
@@ -79,6 +105,9 @@ def test_one_command_installs_what_works(
     assert found["delvec"].startswith(str(environment))
     assert found["deleted"] == 15
     assert found["rows"] == found["by_source"] == found["arrow"] == LIVE
+    assert found["sql"].pop("violation").startswith("SparkRuntimeException: ")
+    assert found["sql"].pop("dropped").startswith("AnalysisException: ")
+    assert found["sql"] == BY_SQL
     if found["spark"].startswith(("4.0.", "4.1.")):
         assert found["iceberg"] == LIVE
         assert "missing" not in found

@@ -62,11 +62,12 @@ public class DeltaCatalog extends DelegatingCatalogExtension implements StagingT
       location = CatalogUtils.URIToString(registered.location());
     }
     Object[] asked = {session(), title(name), location, version, timestamp, registered};
-    Object table = Link.ask("load", asked);
+    DeltaTable table = (DeltaTable) Link.ask("load", asked);
     if (table == null) {
       throw new NoSuchTableException(name);
     }
-    return (Table) table;
+    table.registered = registered;
+    return table;
   }
 
   public boolean tableExists(Identifier name) {

@@ -4,12 +4,15 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.V2TableWithV1Fallback;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -23,12 +26,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * and write of it, so that it is never scanned or written by Spark's own means. A staged one is the
  * table of a CREATE or REPLACE ... AS SELECT, whose rows and definition become one commit.
  */
-public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable, TruncatableTable {
+public class DeltaTable
+    implements SupportsRead, SupportsWrite, StagedTable, TruncatableTable, V2TableWithV1Fallback {
   private final String name;
   private final StructType schema;
   private final Transform[] partitioning;
   private final Map properties;
   private final long key;
+  CatalogTable registered;
 
   /** The key leads Python to the table. */
   public DeltaTable(
@@ -60,6 +65,11 @@ public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable, Tru
     return properties;
   }
 
+  /** What DataStreamWriter.toTable looks for: it writes to the location of this. */
+  public CatalogTable v1Table() {
+    return registered;
+  }
+
   public Set capabilities() {
     Set all = new HashSet();
     all.add(TableCapability.BATCH_READ);
@@ -87,6 +97,11 @@ public class DeltaTable implements SupportsRead, SupportsWrite, StagedTable, Tru
 
   public void commitStagedChanges() {
     Link.ask("commit staged", new Object[] {SparkSession.active(), this});
+  }
+
+  /** Spark 4.2 and later ask for it. */
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return new CustomTaskMetric[0];
   }
 
   public void abortStagedChanges() {

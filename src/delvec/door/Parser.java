@@ -1,22 +1,14 @@
 package delvec.sql;
 
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Locale;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
-import scala.runtime.AbstractFunction2;
 
-/**
- * Spark's parser with the statements that Spark has no grammar for, given to
- * SparkSessionExtensions.injectParser. A proxy, since the methods of ParserInterface differ from
- * Spark 4.0 to 4.3. Python is asked for statements only that begin with words of Delta's.
- */
-public class Parser extends AbstractFunction2 {
+/** The statements that Spark has no grammar for: Python is asked for words of Delta's only. */
+public class Parser {
   private static final Set ALWAYS =
       new HashSet(
           Arrays.asList(
@@ -25,43 +17,16 @@ public class Parser extends AbstractFunction2 {
                 "RESOLVE"
               }));
 
-  public Object apply(Object session, Object parser) {
-    try {
-      ClassLoader loader = parser.getClass().getClassLoader();
-      Class type =
-          Class.forName("org.apache.spark.sql.catalyst.parser.ParserInterface", true, loader);
-      Handler handler = new Handler((SparkSession) session, parser);
-      return Proxy.newProxyInstance(type.getClassLoader(), new Class[] {type}, handler);
-    } catch (ClassNotFoundException e) {
-      throw new IllegalStateException(e.getMessage());
-    }
-  }
+  private Parser() {}
 
-  public static class Handler implements InvocationHandler {
-    private final SparkSession session;
-    private final Object parser;
-
-    public Handler(SparkSession session, Object parser) {
-      this.session = session;
-      this.parser = parser;
+  /** The plan of a statement that is ours; null for Spark's. */
+  public static LogicalPlan ours(SparkSession session, String text) {
+    if (!mayBeOurs(text)) {
+      return null;
     }
-
-    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-      if (method.getName().startsWith("parsePlan") && mayBeOurs((String) arguments[0])) {
-        String catalog = session.sessionState().conf().getConfString(Rules.CATALOG, "");
-        if (catalog.equals("delvec.sql.DeltaCatalog")) {
-          Object plan = Link.ask("parse", new Object[] {session, arguments[0]});
-          if (plan != null) {
-            return plan;
-          }
-        }
-      }
-      try {
-        return method.invoke(parser, arguments);
-      } catch (InvocationTargetException e) {
-        throw e.getCause();
-      }
-    }
+    String catalog = session.sessionState().conf().getConfString(Rules.CATALOG, "");
+    boolean open = catalog.equals("delvec.sql.DeltaCatalog");
+    return open ? (LogicalPlan) Link.ask("parse", new Object[] {session, text}) : null;
   }
 
   /** Whether a statement begins as one of ours; the grammar in Python decides. */

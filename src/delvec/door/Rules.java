@@ -87,6 +87,9 @@ public class Rules extends AbstractFunction1 {
 
     Object found(Object plan) {
       String kind = plan.getClass().getSimpleName();
+      if (kind.endsWith("ParameterizedQuery")) {
+        return bound((LogicalPlan) plan);
+      }
       if (kind.equals("DeleteFromTable")
           || kind.equals("UpdateTable")
           || kind.equals("MergeIntoTable")
@@ -103,6 +106,18 @@ public class Rules extends AbstractFunction1 {
         return Link.ask("early", new Object[] {session, kind, plan});
       }
       return null;
+    }
+  }
+
+  /** Arguments in their places: Spark 4.0 would put them there one batch later; null if none are. */
+  private static Object bound(LogicalPlan plan) {
+    try {
+      String name = "org.apache.spark.sql.catalyst.analysis.BindParameters$";
+      Class type = Class.forName(name, true, plan.getClass().getClassLoader());
+      Object found = ((Rule) type.getField("MODULE$").get(null)).apply((TreeNode) plan);
+      return found == plan ? null : found;
+    } catch (ReflectiveOperationException e) {
+      return null; // another version of Spark
     }
   }
 

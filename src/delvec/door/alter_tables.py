@@ -21,7 +21,7 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.restore import clustered_by
 from delvec.delta.table import DeltaTable
-from delvec.door.known_tables import known, opened, path_of
+from delvec.door.known_tables import known, newest, opened, path_of
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
 from delvec.spark.delta.write.stored_expressions import require_allowed
@@ -57,7 +57,7 @@ class Alteration:
 
 def alter(spark: SparkSession, table: Java, changes: Java) -> bool:
     """Carry out an ALTER TABLE; return whether it is for Spark's own catalog to do, as a move."""
-    delta = opened(known(table)).table
+    delta = newest(opened(known(table))).table
     given = list(changes)
     if moved := [str(each.value()) for each in given if _is_move(each)]:
         _require_same_columns(spark, delta, moved[-1])

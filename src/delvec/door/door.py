@@ -46,6 +46,7 @@ _CLASSES: Final = (
     "Statement",
     "Rules",
     "Parser",
+    "SessionParser",
 )
 _SERVICE: Final = "org.apache.spark.sql.sources.DataSourceRegister"
 _DELTA_SPARK: Final = "io.delta.sql.DeltaSparkSessionExtension"
@@ -115,16 +116,62 @@ def _install(spark: SparkSession) -> None:
             rules = jvm.java_class(spark, "delvec.sql.Rules")
             extensions.injectHintResolutionRule(rules(True))
             extensions.injectResolutionRule(rules(False))
-            extensions.injectParser(jvm.java_class(spark, "delvec.sql.Parser")())
+            extensions.injectParser(jvm.java_class(spark, "delvec.sql.SessionParser")())
             jvm.cache(spark)["sql door of"] = known
 
 
 def _load(spark: SparkSession) -> Java:
     for name in _CLASSES:
-        jvm.install_java(spark, "delvec.door", name, _SERVICE if name == "DeltaSource" else "")
+        source = _session_parser(spark) if name == "SessionParser" else ""
+        service = _SERVICE if name == "DeltaSource" else ""
+        jvm.install_java(spark, "delvec.door", name, source=source, service=service)
     link = jvm.java_class(spark, "delvec.sql.Link")
     link.to(_Answers())
     return link
+
+
+def _session_parser(spark: SparkSession) -> str:
+    """Return Java for `injectParser`: a parser whose plans may be ours, and else are another's.
+
+    Methods of the interface differ from Spark 4.0 to 4.3, so that they are listed where it runs. A
+    proxy would do for all of them, but not throw the errors of Spark, which Scala does not declare.
+    """
+    interface = "org.apache.spark.sql.catalyst.parser.ParserInterface"
+    methods = {}
+    for method in list(jvm.java_class(spark, "java.lang.Class").forName(interface).getMethods()):
+        if jvm.java_class(spark, "java.lang.reflect.Modifier").isStatic(method.getModifiers()):
+            continue
+        kinds = [kind.getCanonicalName() for kind in method.getParameterTypes()]
+        thrown = [kind.getCanonicalName() for kind in method.getExceptionTypes()]
+        given = ", ".join(f"a{number}" for number in range(len(kinds)))
+        name, result = method.getName(), method.getReturnType().getCanonicalName()
+        ours = (
+            f"{result} plan = Parser.ours(session, a0); if (plan != null) {{ return plan; }}"
+            if name.startswith("parsePlan")
+            else ""
+        )
+        methods[name, given] = (
+            f"public {result} {name}({', '.join(f'{k} a{n}' for n, k in enumerate(kinds))})"
+            f" {'throws ' if thrown else ''}{', '.join(thrown)}"
+            f" {{ {ours} return parser.{name}({given}); }}"
+        )
+    session = "org.apache.spark.sql.classic.SparkSession"
+    return f"""
+        package delvec.sql;
+        public class SessionParser extends scala.runtime.AbstractFunction2 {{
+          public Object apply(Object session, Object parser) {{
+            return new Methods(({session}) session, ({interface}) parser);
+          }}
+          public static class Methods implements {interface} {{
+            private final {session} session;
+            private final {interface} parser;
+            public Methods({session} session, {interface} parser) {{
+              this.session = session;
+              this.parser = parser;
+            }}
+            {" ".join(methods.values())}
+          }}
+        }}"""
 
 
 _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {

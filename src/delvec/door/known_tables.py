@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _KEPT: Final = 1000
 _WHOLE: Final = 32  # versions in memory: one with a million files takes hundreds of megabytes
-_AT_VERSION: Final = re.compile(r"(.+)@v(\d{1,18})")
+_AT_VERSION: Final = re.compile(r"(.+)@[vV](\d{1,18})")
 _NUMBERS: Final = count(1)
 _sessions: Final[OrderedDict[str, SparkSession]] = OrderedDict()
 _tables: Final[OrderedDict[int, Known]] = OrderedDict()
@@ -89,6 +89,16 @@ def opened(table: Known) -> KnownTable:
     raise AssertionError(f"{table.name} is staged")
 
 
+def newest(table: KnownTable) -> KnownTable:
+    """Return a table that a statement may change: named without a version."""
+    if table.is_newest:
+        return table
+    raise InvalidArgumentError(
+        f"{table.name} is version {table.snapshot.version} of a table, which nothing can change",
+        hint="name the table without a version; RESTORE TABLE makes an old version the newest",
+    )
+
+
 def load(
     spark: SparkSession,
     name: str,
@@ -98,14 +108,15 @@ def load(
     registered: object,
 ) -> Java | None:
     """Return a table of the catalog, or of a path, as `DeltaTable.java`; None if there is none."""
-    path, at = _at_version(path_of(location)) if registered is None else (path_of(location), None)
+    path, at = path_of(location), None
+    if registered is None:
+        path, at = _at_version(spark, path, version, timestamp)
     try:
         table = DeltaTable.for_path(spark, path)
     except TableNotFoundError:
         return None
-    at = at if version is None else _version(version)
     when = None if timestamp is None else _time(timestamp)
-    return _java(spark, name, table, at, when)
+    return _java(spark, name, table, at if version is None else _version(version), when)
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -119,20 +130,15 @@ def open_by_options(spark: SparkSession, options: Java) -> Java:
     path = given.get("path")
     if path is None:
         raise InvalidArgumentError('format("delta") needs the path of a table', hint="load(path)")
-    path, at = _at_version(path_of(path))
+    version, timestamp = given.get("versionasof"), given.get("timestampasof")
+    path, at = _at_version(spark, path_of(path), version, timestamp)
     table = DeltaTable.for_path(spark, path)
     if (changes := feed(table, given)) is not None:
         name, snapshot = f"delta.`{path}`", table.snapshot()
         found = KnownTable(name, snapshot, table, is_newest=True, changes=changes)
         return java_table(spark, found, changes.schema)
-    version = given.get("versionasof")
-    return _java(
-        spark,
-        f"delta.`{path}`",
-        table,
-        at if version is None else _version(version),
-        given.get("timestampasof"),
-    )
+    at = at if version is None else _version(version)
+    return _java(spark, f"delta.`{path}`", table, at, timestamp)
 
 
 def feed(table: DeltaTable, options: Mapping[str, str]) -> DataFrame | None:
@@ -178,8 +184,8 @@ def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
     identifier = identifiers.of(jvm.array_of(spark, strings, names[:-1]), names[-1])
     try:
         found = manager.catalog("spark_catalog").loadTable(identifier)
-    except Py4JJavaError as error:
-        if class_name(error.java_exception).startswith("NoSuch"):
+    except AnalysisException as error:
+        if error.getCondition() in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
             return None
         raise
     open_table = known(found) if class_name(found) == "DeltaTable" else None
@@ -258,10 +264,19 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
     return shown
 
 
-def _at_version(path: str) -> tuple[str, int | None]:
-    """Return a path and the version behind it, as in `/lake/orders@v3`."""
+def _at_version(spark: SparkSession, path: str, *other: object) -> tuple[str, int | None]:
+    """Return a path and the version behind it, as in `/lake/orders@v3`, beside no `other` one.
+
+    A table whose folder has such a name is that table.
+    """
     found = _AT_VERSION.fullmatch(path)
-    return (found[1], int(found[2])) if found else (path, None)
+    if found is None or exists(spark, path):
+        return path, None
+    if any(each is not None for each in other):
+        raise InvalidArgumentError(
+            f"{path} names a version, and so does the statement", hint="name one of them"
+        )
+    return found[1], int(found[2])
 
 
 def _version(text: str) -> int:

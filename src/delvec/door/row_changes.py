@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec.door.commands import Rows, command
-from delvec.door.known_tables import KnownTable, known, opened, table_of
+from delvec.door.known_tables import KnownTable, known, newest, opened, table_of
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
@@ -51,7 +51,7 @@ def merge(spark: SparkSession, plan: Java) -> Java | None:
 
 def truncate(spark: SparkSession, table: Java) -> None:  # noqa: ARG001
     """Carry out TRUNCATE TABLE."""
-    opened(known(table)).table.delete()
+    newest(opened(known(table))).table.delete()
 
 
 def _target(
@@ -61,16 +61,16 @@ def _target(
     alias = None
     if class_name(relation) == "SubqueryAlias":
         relation, alias = relation.child(), str(relation.alias())
-    if class_name(relation) != "UnresolvedRelation":
+    parts = _named(spark, relation)
+    if parts is None:
         return None
     if alias is not None and alias.lower() == "where":
         # Spark takes the word for an alias, and would change all rows.
         raise InvalidArgumentError("the statement has a WHERE without a condition behind it")
-    parts = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
     found = table_of(spark, parts)
     if found is None and (shown := _shown_by(spark, parts)) is not None:
         found = table_of(spark, [str(each) for each in jvm.items(shown.multipartIdentifier())])
-    return None if found is None else (found, parts, alias)
+    return None if found is None else (newest(found), parts, alias)
 
 
 def _shown_by(spark: SparkSession, parts: Sequence[str]) -> Java | None:
@@ -168,10 +168,20 @@ def _source(
     alias = None
     if class_name(plan) == "SubqueryAlias":
         plan, alias = plan.child(), str(plan.alias())
-    parts: tuple[str, ...] = ()
-    if class_name(plan) == "UnresolvedRelation":
-        parts = tuple(str(each) for each in jvm.items(plan.multipartIdentifier()))
-    return partial(jvm.frame_of, spark, plan), parts, alias
+    return partial(jvm.frame_of, spark, plan), _named(spark, plan) or (), alias
+
+
+def _named(spark: SparkSession, relation: Java) -> tuple[str, ...] | None:
+    """Return a table's name in parts, also one that is said by IDENTIFIER(...)."""
+    if class_name(relation) == "PlanWithUnresolvedIdentifier":
+        said = column_of(spark, relation.identifierExpr())
+        [(text,)] = spark.range(1).select(said).collect()
+        name = jvm.session_of(spark).sessionState().sqlParser().parseMultipartIdentifier(text)
+    elif class_name(relation) == "UnresolvedRelation":
+        name = relation.multipartIdentifier()
+    else:
+        return None
+    return tuple(str(each) for each in jvm.items(name))
 
 
 def _clauses(

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from delvec.delta.table import DeltaTable
 from delvec.door.assignment import assigned
 from delvec.door.commands import Rows, command
-from delvec.door.known_tables import KnownTable, known, opened, path_of
+from delvec.door.known_tables import KnownTable, known, newest, opened, path_of
 from delvec.door.new_tables import StagedTable, definition_of
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote
@@ -52,7 +52,7 @@ def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Ja
             return []
 
         return command(spark, f"WRITE {found.name}", _NOTHING, keep)
-    found = opened(found)
+    found = newest(opened(found))
     by_name = bool(plan.isByName())
     where = _replaced(spark, plan.deleteExpr()) if kind == "OverwriteByExpression" else None
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructType
 from delvec.delta.table import DeltaTable
 from delvec.door.clones import clone
 from delvec.door.commands import Rows, command
-from delvec.door.known_tables import path_of, table_of
+from delvec.door.known_tables import KnownTable, newest, path_of, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
 from delvec.spark.expressions import is_of_spark
@@ -110,6 +110,10 @@ def statement(spark: SparkSession, text: str) -> Java | None:
 
 
 def _table(spark: SparkSession, parts: tuple[str, ...]) -> DeltaTable:
+    return newest(_known(spark, parts)).table
+
+
+def _known(spark: SparkSession, parts: tuple[str, ...]) -> KnownTable:
     found = table_of(spark, parts)
     if found is None:
         name = ".".join(map(quote_if_needed, parts))
@@ -118,7 +122,7 @@ def _table(spark: SparkSession, parts: tuple[str, ...]) -> DeltaTable:
             table=name,
             hint="name a table of the session's catalog, or delta.`/path`",
         )
-    return found.table
+    return found
 
 
 def _optimize(spark: SparkSession, parsed: Parsed) -> Rows:
@@ -291,8 +295,9 @@ def drop_feature(table: DeltaTable, name: str) -> None:
 
 
 def _clone(spark: SparkSession, parsed: Parsed) -> Rows:
-    source = _table(spark, parsed.given["source"])
-    return clone(spark, source, parsed.table, parsed.given)
+    source = _known(spark, parsed.given["source"])
+    at = {} if source.is_newest else {"version": source.snapshot.version}
+    return clone(spark, source.table, parsed.table, {**at, **parsed.given})
 
 
 def _check(spark: SparkSession, parsed: Parsed) -> Rows:

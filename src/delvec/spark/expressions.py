@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -152,9 +152,11 @@ def run(spark: SparkSession, statement: str) -> DataFrame:
 
 def is_of_spark(spark: SparkSession, statement: str) -> bool:
     """Tell whether Spark's own grammar has a statement, which is not run."""
+    parser = jvm.java_class(spark, "org.apache.spark.sql.execution.SparkSqlParser")()
+    jvm.activate(spark)
     try:
-        return _parser(spark).parsePlan(statement) is not None
-    except Py4JJavaError:
+        return parser.parsePlan(statement) is not None
+    except ParseException:
         return False
 
 

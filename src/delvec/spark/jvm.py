@@ -187,14 +187,16 @@ def load_java(spark: SparkSession, package: str, name: str, *arguments: Any) -> 
     return constructor.newInstance(array_of(spark, objects, arguments))
 
 
-def install_java(spark: SparkSession, package: str, name: str, service: str = "") -> Path:
-    """Compile `<name>.java` of a package for the driver's own class loader; return its jar.
+def install_java(
+    spark: SparkSession, package: str, name: str, *, source: str = "", service: str = ""
+) -> Path:
+    """Compile `<name>.java` of a package, or a text, for the driver's own loader; return its jar.
 
     The jar is in a folder of its own, which only this user may enter and which Spark removes when
     the application ends. It can be the provider of a service.
     """
-    source = resources(package).joinpath(f"{name}.java").read_text()
-    [line] = [line for line in source.splitlines() if line.startswith("package ")]
+    source = source or resources(package).joinpath(f"{name}.java").read_text()
+    [line] = [line.strip() for line in source.splitlines() if line.strip().startswith("package ")]
     view, own = view_of(spark), f"{line[8:-1]}.{name}"
     compiler = view.org.codehaus.janino.SimpleCompiler()
     loader = view.java.lang.Thread.currentThread().getContextClassLoader()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delvec.statements.clauses import Cursor
+from delvec.statements.clauses import Cursor, split_statements
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Parsed:
 
 def parse(text: str) -> Parsed | None:
     """Return a statement of ours; None if it begins as none of them."""
-    cursor = Cursor(text.rstrip().removesuffix(";"), hint="docs/sql.md lists the statements")
+    statements = split_statements(text)  # without the semicolons behind it
+    alone = statements[0] if len(statements) == 1 else text
+    cursor = Cursor(alone, hint="docs/sql.md lists the statements")
     for words, read in _STATEMENTS.items():
         if cursor.takes(*words.split()):
             found = read(cursor)
@@ -40,8 +42,13 @@ def parse(text: str) -> Parsed | None:
     return None
 
 
+def _table(cursor: Cursor) -> tuple[str, ...]:
+    """Return the table that comes next: a name, or the path of one in quotes."""
+    return ("delta", cursor.string()) if cursor.peek()[:1] in {"'", '"'} else cursor.name()
+
+
 def _optimize(cursor: Cursor) -> Parsed:
-    table = cursor.name()
+    table = _table(cursor)
     given: dict[str, Any] = {"full": cursor.takes("FULL")}
     if cursor.takes("WHERE"):
         given["where"] = cursor.until("ZORDER")
@@ -55,14 +62,14 @@ def _reorg(cursor: Cursor) -> Parsed:
     table = cursor.name()
     where = cursor.until("APPLY") if cursor.takes("WHERE") else None
     cursor.expect("APPLY")
-    if cursor.bracketed() != ["PURGE"]:
+    if [each.upper() for each in cursor.bracketed()] != ["PURGE"]:
         cursor.refuse("expected APPLY (PURGE)")
     return Parsed("REORG", table, {"where": where})
 
 
 def _vacuum(cursor: Cursor) -> Parsed:
     given: dict[str, Any] = {}
-    table = cursor.name()
+    table = _table(cursor)
     while not cursor.is_at_end:
         if cursor.takes("RETAIN"):
             given["retain"] = cursor.number()
@@ -87,22 +94,26 @@ def _restore(cursor: Cursor) -> Parsed:
 
 
 def _as_of(cursor: Cursor) -> dict[str, Any]:
-    if cursor.takes("VERSION", "AS", "OF"):
-        return {"version": int(cursor.number())}
-    if cursor.takes("TIMESTAMP", "AS", "OF"):
+    cursor.takes("FOR")
+    if cursor.takes("VERSION", "AS", "OF") or cursor.takes("SYSTEM_VERSION", "AS", "OF"):
+        version = cursor.number()
+        if not isinstance(version, int):
+            cursor.refuse(f"a version is a whole number, not {version}")
+        return {"version": version}
+    if cursor.takes("TIMESTAMP", "AS", "OF") or cursor.takes("SYSTEM_TIME", "AS", "OF"):
         return {"timestamp": cursor.string()}
     return {}
 
 
 def _history(cursor: Cursor) -> Parsed:
-    table = cursor.name()
+    table = _table(cursor)
     limit = int(cursor.number()) if cursor.takes("LIMIT") else None
     return Parsed("DESCRIBE HISTORY", table, {"limit": limit})
 
 
 def _detail(cursor: Cursor) -> Parsed:
     cursor.takes("TABLE")
-    return Parsed("DESCRIBE DETAIL", cursor.name())
+    return Parsed("DESCRIBE DETAIL", _table(cursor))
 
 
 def _convert(cursor: Cursor) -> Parsed:

@@ -38,9 +38,9 @@ class Case:
     differs: str | None
 
 
-def read_cases() -> Iterator[Case]:
-    """Yield the cases of all files, by the names of these."""
-    for file in sorted(_FOLDER.glob("*.sql")):
+def read_cases(folder: Path = _FOLDER) -> Iterator[Case]:
+    """Yield the cases of all files of a folder, by the names of these."""
+    for file in sorted(folder.glob("*.sql")):
         for text in file.read_text().split("\n# ")[1:]:
             name, *lines = text.splitlines()
             steps: list[str] = []

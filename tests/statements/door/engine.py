@@ -1,19 +1,19 @@
 """Steps of a case carried out by one engine: delta-spark in the tests' own session, or a child.
 
-    python -m tests.statements.door.engine <warehouse>
+    python -m tests.statements.door.engine <engine> <settings of Spark as JSON>
 
-is the child: a JVM without delta-spark in which the door of delvec is open. It reads cases from its
-input, a line each, and prints what came of them.
+is the child: a JVM of its own, by the engine `delvec` without delta-spark and with the door open,
+by `spark` with neither. It reads cases from its input, a line each, and prints what came of them.
 
 A step is a statement of SQL, or an expression of Python that begins with `spark.`. In both `$W`
-is the folder of the case, in which the tables of its database are as well.
+is the folder of the case, in which the tables of its database `$D` are as well.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,12 +28,18 @@ SETTINGS = {
 }
 
 
-def perform(spark: SparkSession, name: str, folder: str, steps: Iterable[str]) -> list[Any]:
-    """Carry out the steps of a case in a database of its own; say what came of each."""
+def perform(
+    spark: SparkSession, name: str, folder: str, steps: Iterable[str], *, plans: bool = False
+) -> list[Any]:
+    """Carry out the steps of a case in a database of its own; say what came of each.
+
+    That has the optimized plans of results as well if they are asked for.
+    """
     spark.sql(f"CREATE DATABASE {name} LOCATION '{folder}/db'")
     spark.sql(f"USE {name}")
     try:
-        return [_plain(_outcome(spark, step.replace("$W", folder)), folder) for step in steps]
+        own = [step.replace("$W", folder).replace("$D", name) for step in steps]
+        return [_plain(_outcome(spark, step, plans=plans), folder) for step in own]
     finally:
         spark.sql("USE default")
         spark.catalog.clearCache()
@@ -41,7 +47,7 @@ def perform(spark: SparkSession, name: str, folder: str, steps: Iterable[str]) -
             spark.catalog.dropTempView(view.viewName)
 
 
-def _outcome(spark: SparkSession, step: str) -> dict[str, Any]:
+def _outcome(spark: SparkSession, step: str, *, plans: bool) -> dict[str, Any]:
     try:
         result = (
             eval(step, {"spark": spark, "F": F})  # noqa: S307 - the steps are our own
@@ -49,12 +55,14 @@ def _outcome(spark: SparkSession, step: str) -> dict[str, Any]:
             else spark.sql(step)
         )
         if not isinstance(result, DataFrame):
-            return {"value": repr(result) if isinstance(result, int | str | bool) else None}
+            return {"value": repr(result) if isinstance(result, int | str | bool | list) else None}
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in result.schema]
         rows = [repr(tuple(row)) for row in result.collect()]
+        optimized = result._jdf.queryExecution().optimizedPlan() if plans else None
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its answer
         return {"error": type(error).__name__, "message": _message(error)}
-    return {"columns": columns, "rows": rows if "ORDER BY" in step else sorted(rows)}
+    found = {"columns": columns, "rows": rows if "ORDER BY" in step else sorted(rows)}
+    return found if optimized is None else {**found, "plan": optimized.toString()}
 
 
 def _message(error: Exception) -> str:
@@ -69,16 +77,28 @@ def _plain(outcome: dict[str, Any], folder: str) -> Any:  # noqa: ANN401
     return json.loads(json.dumps(outcome).replace(f"file:{folder}", "$W").replace(folder, "$W"))
 
 
-def main(warehouse: str) -> None:
-    """Serve cases until the input ends."""
+def start(engine: str, conf: Mapping[str, str]) -> SparkSession:
+    """Start Spark with an engine for Delta tables, or with none."""
     import delvec  # noqa: PLC0415
-    from delvec.door.door import enable_sql  # noqa: PLC0415
+    from tests.spark.jars import resolved_jars  # noqa: PLC0415
 
-    conf = {**SETTINGS, "spark.sql.warehouse.dir": warehouse}
-    spark = enable_sql(delvec.session(master="local[2]", iceberg=False, conf=conf))
+    own = {
+        "spark.jars": ",".join(resolved_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    conf = {**SETTINGS, **(own if engine == "delta-spark" else {}), **conf}
+    is_ours = engine == "delvec"
+    return delvec.session(master="local[2]", iceberg=False, sql=is_ours, conf=conf)
+
+
+def main(engine: str, conf: str) -> None:
+    """Serve cases until the input ends."""
+    spark = start(engine, json.loads(conf))
     for line in sys.stdin:
         print(json.dumps(perform(spark, **json.loads(line))), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -23,11 +23,52 @@ _OWN_PROPERTIES = ("delta.enableDeletionVectors", "delta.columnMapping.maxColumn
 
 
 @dataclass(frozen=True)
+class Child:
+    """An engine in a process of its own, see `engine`."""
+
+    process: Popen[str]
+
+    def begin(self, **case: Any) -> None:  # noqa: ANN401
+        """Let it carry out a case."""
+        self._to.write(json.dumps(case) + "\n")
+        self._to.flush()
+
+    def ended(self) -> list[Any]:
+        """Wait until it has; return what came of each step."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the engine has died"
+        found: list[Any] = json.loads(line)
+        return found
+
+    @property
+    def _to(self) -> IO[str]:
+        assert self.process.stdin is not None
+        return self.process.stdin
+
+
+@contextmanager
+def open_child(
+    engine: str, warehouse: Path, conf: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Start an engine in a process of its own."""
+    settings = json.dumps({"spark.sql.warehouse.dir": str(warehouse), **(conf or {})})
+    command = [sys.executable, "-m", "tests.statements.door.engine", engine, settings]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=ROOT) as process:
+        try:
+            yield Child(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+@dataclass(frozen=True)
 class Judge:
     """Both engines: delta-spark in a session, delvec in a child that has its own JVM."""
 
     spark: SparkSession
-    child: Popen[str]
+    child: Child
     folder: Path
 
     def differences(self, name: str, case: Case) -> list[str]:
@@ -35,39 +76,17 @@ class Judge:
         theirs, ours = (self.folder / engine / name for engine in ("delta-spark", "delvec"))
         for each in (theirs, ours):
             each.mkdir(parents=True)
-        self._to.write(json.dumps({"name": name, "folder": str(ours), "steps": case.steps}) + "\n")
-        self._to.flush()
+        self.child.begin(name=name, folder=str(ours), steps=case.steps)
         expected = perform(self.spark, name, str(theirs), case.expected)
-        line = self._from.readline()
-        assert line, "the child with the open door has died"
-        ours_found = json.loads(line)
-        return compare(case.steps, expected, ours_found, _tables(theirs), _tables(ours))
-
-    @property
-    def _to(self) -> IO[str]:
-        assert self.child.stdin is not None
-        return self.child.stdin
-
-    @property
-    def _from(self) -> IO[str]:
-        assert self.child.stdout is not None
-        return self.child.stdout
+        return compare(case.steps, expected, self.child.ended(), tables(theirs), tables(ours))
 
 
 @contextmanager
 def open_judge(spark: SparkSession, folder: Path) -> Iterator[Judge]:
     """Start the child; delta-spark's session has its settings in the meantime."""
-    command = [sys.executable, "-m", "tests.statements.door.engine", str(folder / "warehouse")]
-    with (
-        Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=ROOT) as child,
-        settings_of(spark, {key: SETTINGS[key] for key in SETTINGS if "sql.codegen.w" in key}),
-    ):
-        try:
-            yield Judge(spark, child, folder)
-        finally:
-            assert child.stdin is not None
-            child.stdin.close()
-            child.wait()
+    settings = {key: SETTINGS[key] for key in SETTINGS if "sql.codegen.w" in key}
+    with open_child("delvec", folder / "warehouse") as child, settings_of(spark, settings):
+        yield Judge(spark, child, folder)
 
 
 def compare(
@@ -108,7 +127,7 @@ def _shown(outcome: dict[str, Any]) -> str:
     return str(outcome)
 
 
-def _tables(folder: Path) -> dict[str, dict[str, Any]]:
+def tables(folder: Path) -> dict[str, dict[str, Any]]:
     """Return what is in the tables below a folder, read without either engine."""
     found = {}
     for log in sorted(folder.rglob("_delta_log")):
@@ -132,11 +151,9 @@ def _tables(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _column(field: dict[str, Any]) -> str:
-    """Return a column without the names and ids that each engine chooses."""
-    text = json.dumps(field, sort_keys=True)
-    metadata = {
-        key: value
-        for key, value in field["metadata"].items()
-        if not key.startswith("delta.columnMapping")
-    }
-    return json.dumps({**json.loads(text), "metadata": metadata}, sort_keys=True)
+    """Return a column without the names and ids that each engine chooses, in structs as well."""
+
+    def common(pairs: dict[str, Any]) -> dict[str, Any]:
+        return {key: pairs[key] for key in pairs if not key.startswith("delta.columnMapping")}
+
+    return json.dumps(json.loads(json.dumps(field), object_hook=common), sort_keys=True)

@@ -177,7 +177,11 @@ public class StoredExpressions {
     } else if (!isBuiltIn(session, name)) {
       return "hidden " + name;
     }
-    boolean plain = !call.isDistinct() && call.filter().isEmpty() && !call.ignoreNulls();
+    Object nulls = call.productElement(4); // ignoreNulls: an Option since Spark 4.2
+    boolean plain =
+        !call.isDistinct()
+            && call.filter().isEmpty()
+            && (nulls.equals(Boolean.FALSE) || nulls.equals(Option.empty()));
     return plain ? null : "syntax Aggregate";
   }
 
