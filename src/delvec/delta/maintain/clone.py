@@ -20,10 +20,10 @@ from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import LOG
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again, require_files
-from delvec.delta.maintain.restore import CLUSTERING_DOMAIN
 from delvec.delta.read.vectors import admit_files
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import Protocol
+from delvec.delta.skipping.clustering import DOMAIN
 from delvec.delta.skipping.statistics import record_count
 from delvec.delta.write.after_commit import after_commit
 from delvec.delta.write.change import Change, Operation
@@ -80,7 +80,7 @@ def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOption
         protocol=protocol,
         metadata=metadata,
         restores=True,  # vectors come in any form
-        domains={name: text for name, text in source.domains.items() if name == CLUSTERING_DOMAIN},
+        domains={name: text for name, text in source.domains.items() if name == DOMAIN},
     )
     version = create(target, change, options)
     notes = () if version is None else after_commit(target, version, metadata)

@@ -55,6 +55,7 @@ class TableMaintenance(TableHandle):
         max_deleted_ratio: float = 0.05,
         min_file_size: int | None = None,
         zorder_by: Sequence[str] = (),
+        full: bool = False,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
         """Put small files together, and rewrite files with many deleted rows without these.
@@ -69,7 +70,9 @@ class TableMaintenance(TableHandle):
             min_file_size: Files with fewer live bytes are put together; half of the target by
                 default.
             zorder_by: Sort the rows by several columns at once, so that filters on any of them
-                rule out most files. All files are rewritten, with one shuffle.
+                rule out most files. All files are rewritten, with one shuffle. A table that is
+                clustered orders its new files by itself, by the columns of `cluster_by()`.
+            full: Of a clustered table, order the files of earlier clustering columns as well.
             options: See `WriteOptions`.
         """
         require_condition("optimize({})", where)
@@ -82,13 +85,9 @@ class TableMaintenance(TableHandle):
         rule(self.snapshot().metadata)  # wrong numbers are refused even if there is nothing to do
         self._session("optimize()")
         chosen = by_name(self, where)
-        if zorder_by:
-            from delvec.spark.delta.maintain.optimize import zorder  # noqa: PLC0415
+        from delvec.spark.delta.maintain.zorder import optimize  # noqa: PLC0415
 
-            return self.run("OPTIMIZE", zorder(tuple(zorder_by), rule, chosen), options)
-        from delvec.spark.delta.maintain.optimize import compact  # noqa: PLC0415
-
-        return self.run("OPTIMIZE", compact("OPTIMIZE", rule, chosen), options)
+        return self.run("OPTIMIZE", optimize(rule, chosen, tuple(zorder_by), full=full), options)
 
     def purge(
         self, where: str | Column | None = None, **options: Unpack[WriteOptions]
