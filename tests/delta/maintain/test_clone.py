@@ -155,7 +155,7 @@ def test_row_ids_are_the_clones_own_and_clustering_is_copied(tmp_path: Path) -> 
         | {"baseRowId": 70 + number, "defaultRowCommitVersion": 1}
         for number in range(2)
     ]
-    clustering = '{"clusteringColumns":[["id"]]}'
+    clustering = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
     builder.commit(
         *({"add": add} for add in adds),
         domain("delta.rowTracking", '{"rowIdHighWaterMark": 80}'),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from delvec.calls import require_condition
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.history import find_version_at
-from delvec.delta.maintain.clone import clone
+from delvec.delta.maintain.clone import clone, replace_by_clone
 from delvec.delta.maintain.compaction import CompactionRule
 from delvec.delta.maintain.convert_parquet import convert_to_delta
 from delvec.delta.maintain.recompute_statistics import recompute_statistics
@@ -168,6 +168,7 @@ class TableMaintenance(TableHandle):
         version: int | None = None,
         timestamp: datetime | str | None = None,
         *,
+        replace: bool = False,
         storage_options: Mapping[str, object] | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
@@ -181,6 +182,7 @@ class TableMaintenance(TableHandle):
                 exist yet.
             version: The version that is cloned; the newest by default.
             timestamp: Instead of `version`: a time; the version that was current then.
+            replace: If there is a table already, and it has no rows, become its next version.
             storage_options: See `for_path`; those of this table by default.
             options: See `WriteOptions`.
         """
@@ -189,6 +191,8 @@ class TableMaintenance(TableHandle):
         source = newest
         if version is not None or timestamp is not None:
             source = self.snapshot(version, timestamp)
+        if replace and place.exists():
+            return place.run("CLONE", replace_by_clone(source, newest.version), options)
         return clone(source, newest.version, place.storage, CheckedOptions.of(**options))
 
     def _options_at(self, target: str | os.PathLike[str]) -> dict[str, str]:
