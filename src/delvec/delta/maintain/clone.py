@@ -43,7 +43,7 @@ from delvec.storage.listed_files import full_name, overlap, spark_path
 _PLAIN: Final = "/!$&'()*+,;=:@-._~"
 _WARNING: Final = "a VACUUM of the source deletes files that only the clone still needs"
 _ROW_IDS: Final = ("baseRowId", "defaultRowCommitVersion")
-# Properties that tell of versions of the source, or name columns of it.
+# Properties that tell of versions of a table, and so are not those of its clone.
 _OF_SOURCE: Final = (
     Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
@@ -113,7 +113,9 @@ def _change(
     reads = ReadSet()
     if was is not None:
         protocol = add_features(was.protocol, protocol.supported)
-        metadata = replace(metadata, id=was.metadata.id)
+        kept = {key: each for key, each in was.metadata.configuration.items() if key in _OF_SOURCE}
+        properties = {**metadata.configuration, **kept}
+        metadata = replace(metadata, id=was.metadata.id, configuration=properties)
         reads = ReadSet(Always())
     state = TableState(protocol, metadata, clustered_by(source.domains))
     has_row_ids = "rowTracking" in protocol.supported

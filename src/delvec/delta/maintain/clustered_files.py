@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.maintain.compaction import CompactionRule, live_bytes, mostly_deleted
+from delvec.inspection.figures import Rewritten
 
 _PROVIDER: Final = "liquid"
 _CUBE: Final = "ZCUBE_ID"
@@ -57,6 +58,16 @@ def files_to_cluster(
         chosen += members
         total += size
     return np.array(sorted(chosen), dtype=np.int64)
+
+
+def clustering_sums(
+    files: FileSet, rule: CompactionRule, columns: Sequence[str]
+) -> tuple[Rewritten, int]:
+    """Return what `files_to_cluster` would replace, and about how many files it would write."""
+    chosen = files_to_cluster(files, columns, rule)
+    left = int(live_bytes(files)[chosen].sum())
+    replaced = Rewritten(len(chosen), int(files.sizes[chosen].sum()), left)
+    return replaced, -(-left // rule.target_size)
 
 
 def _cube_of(add: Mapping[str, Any]) -> tuple[str | None, str | None]:
