@@ -189,7 +189,7 @@ SPEAKERS = {
     *("compat.arguments", "compat.table_builder", "cli.commands.sql"),
     *("iceberg.write.key_predicates", "iceberg.write.upsert", "iceberg.maintain.check"),
     *("iceberg.maintain.procedures", "iceberg.search.key_index", "spark.engine"),
-    *(f"spark.delta.maintain.{each}" for each in ("optimize", "rewrite_files", "traces")),
+    *(f"spark.delta.maintain.{each}" for each in ("zorder", "rewrite_files", "traces")),
     *(f"spark.delta.write.{each}" for each in ("append", "clauses", "update")),
     *("spark.delta.scan.conditions", "spark.positions", "statements.run"),
 }

@@ -106,7 +106,17 @@ def builders(spark: SparkSession) -> dict[str, Step]:
         "replaced by Spark": lambda: (
             DeltaTable.create(spark).tableName("x").addColumn("id", "INT", comment="${env:HOME}")
         ).execute(),
-        "clustered": lambda: DeltaTable.create(spark).tableName("c").clusterBy("id"),
+        "clustered": lambda: (
+            DeltaTable.create(spark)
+            .tableName("c")
+            .addColumn("id", "INT")
+            .addColumn("s", "STRUCT<b: INT>")
+            .clusterBy("id", "s.b")
+            .execute()
+            .detail()
+            .select("clusteringColumns")
+            .first()
+        ),
     }
 
 

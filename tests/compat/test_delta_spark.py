@@ -55,7 +55,7 @@ def test_tables_are_built(found: dict[str, Any]) -> None:
     assert (kind, "already exists" in message) == ("AnalysisException", True)
     assert made["create if not exists"] == ["id", "next", "key", "day"]
     assert (made["replace"], made["by location"]) == (["v"], ["id"])
-    assert made["clustered"][0] == "UnsupportedFeatureError"
+    assert made["clustered"] == [["id", "s.b"]]
     assert made["replaced by Spark"][0] == "InvalidArgumentError"
 
 

@@ -365,8 +365,9 @@ class DeltaOptimizeBuilder:
         return self._run(zorder_by=listed(cols, "Z-order column"))
 
     def _run(self, **given: Any) -> DataFrame:  # noqa: ANN401
-        report = self._of._table.optimize(self._where, **given)  # noqa: SLF001
-        return self._of._frame("OPTIMIZE", optimized_rows(report))  # noqa: SLF001
+        table = self._of._table  # noqa: SLF001
+        report = table.optimize(self._where, **given)
+        return self._of._frame("OPTIMIZE", optimized_rows(table, report))  # noqa: SLF001
 
 
 def _session(given: SparkSession | None) -> SparkSession:

@@ -12,7 +12,7 @@ from delvec.calls import describe_value
 from delvec.compat.arguments import ArgumentTypeError, listed, require_text
 from delvec.delta.schema import expressions
 from delvec.door.door import require_open
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote, sql_string
 from delvec.spark import jvm
 
@@ -45,6 +45,7 @@ class DeltaTableBuilder:
         self._comment = ""
         self._fields: list[StructField] = []
         self._partitions: list[str] = []
+        self._clustering: list[str] = []
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> Self:
@@ -108,13 +109,9 @@ class DeltaTableBuilder:
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> Self:
-        """Refuse: delvec makes no clustered tables."""
-        columns = ", ".join(listed(cols, "Clustering column"))
-        raise UnsupportedFeatureError(
-            f"delvec makes no table that is clustered by {columns}",
-            feature="clustering",
-            hint="leave it out, and call optimize().executeZOrderBy()",
-        )
+        """Cluster the table by columns."""
+        self._clustering = listed(cols, "Clustering column")
+        return self
 
     def property(self, key: str, value: str) -> Self:
         """Set a table property."""
@@ -135,6 +132,8 @@ class DeltaTableBuilder:
         clauses = [f"({columns})" if columns else "", "USING delta"]
         if self._partitions:
             clauses.append(f"PARTITIONED BY ({', '.join(map(quote, self._partitions))})")
+        if self._clustering:
+            clauses.append(f"CLUSTER BY ({', '.join(self._clustering)})")
         if self._name and self._location:
             clauses.append(f"LOCATION {sql_string(self._location)}")
         if self._comment:

@@ -19,9 +19,10 @@ from delvec.delta.alter.changed_columns import (
 from delvec.delta.alter.columns import Place, add_columns, drop_column, rename_column
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.snapshot import Snapshot
-from delvec.delta.maintain.restore import clustered_by
+from delvec.delta.skipping.clustering import column_names
 from delvec.delta.table import DeltaTable
 from delvec.door.known_tables import known, newest, opened, path_of
+from delvec.door.new_tables import dotted
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
 from delvec.spark.delta.write.stored_expressions import require_allowed
@@ -80,6 +81,8 @@ def _alteration(table: DeltaTable, changes: Sequence[Java]) -> Alteration:
     kinds = {class_name(each) for each in changes}
     if kinds == {"DeleteColumn", "AddColumn"}:
         return _replaced([each for each in changes if class_name(each) == "AddColumn"])
+    if kinds == {"ClusterBy"}:
+        return _clustered(table, changes)
     if kinds <= _PARTS.keys():
         return _changed(table, changes)
     [kind, *others] = sorted(kinds)
@@ -109,19 +112,18 @@ def _added(changes: Sequence[Java]) -> Alteration:
 def _replaced(added: Sequence[Java]) -> Alteration:
     fields = [_field(str(each.fieldNames()[0]), each.dataType(), each) for each in added]
 
-    def change(snapshot: Snapshot, state: TableState) -> TableState:
-        return replace_columns(state, fields, clustered_by=clustered_by(snapshot.domains))
+    def change(_: Snapshot, state: TableState) -> TableState:
+        return replace_columns(state, fields)
 
     return Alteration("REPLACE COLUMNS", {"columns": json.dumps(_shown(fields))}, change)
 
 
 def _dropped(changes: Sequence[Java]) -> Alteration:
-    names = [_path(each) for each in changes]
+    names = [dotted(each) for each in changes]
 
-    def change(snapshot: Snapshot, state: TableState) -> TableState:
-        clustered = clustered_by(snapshot.domains)
+    def change(_: Snapshot, state: TableState) -> TableState:
         for name in names:
-            state = drop_column(state, name, clustered_by=clustered)
+            state = drop_column(state, name)
         return state
 
     return Alteration("DROP COLUMNS", {"columns": json.dumps(names)}, change)
@@ -129,7 +131,7 @@ def _dropped(changes: Sequence[Java]) -> Alteration:
 
 def _renamed(changes: Sequence[Java]) -> Alteration:
     [each] = changes
-    old, new = _path(each), str(each.newName())
+    old, new = dotted(each), str(each.newName())
     parents = [str(name) for name in each.fieldNames()][:-1]
     new_path = ".".join(map(quote_if_needed, [*parents, new]))
 
@@ -161,6 +163,15 @@ def _changed(table: DeltaTable, changes: Sequence[Java]) -> Alteration:
         )
     shown = [{**column.pop("column"), **column} for column in columns]
     return Alteration("CHANGE COLUMNS", {"columns": json.dumps(shown)}, change)
+
+
+def _clustered(table: DeltaTable, changes: Sequence[Java]) -> Alteration:
+    [each] = changes
+    columns = [dotted(column) for column in list(each.clusteringColumns())]
+    old = TableState.of(table.snapshot())  # for the history only
+    names = column_names(old.metadata, old.clustering)
+    shown = {"oldClusteringColumns": ",".join(names), "newClusteringColumns": ",".join(columns)}
+    return Alteration("CLUSTER BY", shown, lambda _, state: state.clustered(columns))
 
 
 def _set(changes: Sequence[Java]) -> Alteration:
@@ -220,7 +231,7 @@ def _require_same_columns(spark: SparkSession, table: DeltaTable, location: str)
 
 
 def _new_field(change: Java) -> Field:
-    field = _field(_path(change), change.dataType(), change)
+    field = _field(dotted(change), change.dataType(), change)
     if change.defaultValue() is not None:
         raise InvalidArgumentError(
             f"column {field.name} cannot be added with a default: existing rows would not have it",
@@ -253,7 +264,3 @@ def _place(position: Java) -> Place | None:
     if position is None:
         return None
     return Place(str(position.column()) if class_name(position) == "After" else None)
-
-
-def _path(change: Java) -> str:
-    return ".".join(quote_if_needed(str(each)) for each in list(change.fieldNames()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from delvec.delta.table import DeltaTable
 from delvec.door.known_tables import path_of
 from delvec.door.new_tables import default_location, identifier_of, is_registered, register
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote_if_needed
 from delvec.statements.clauses import Cursor
 
@@ -32,18 +32,12 @@ def clone(
     )
     if exists and given["if_not_exists"]:
         return []
-    if exists and given["how"] == "replace":
-        raise UnsupportedFeatureError(
-            f"a clone does not replace {name}, which is there",
-            feature="CREATE OR REPLACE TABLE ... CLONE",
-            hint="DROP TABLE it, or clone to another name",
-        )
-    if exists:
+    if exists and given["how"] != "replace":
         raise InvalidArgumentError(f"there is a table {name} already", hint="clone to another name")
     wanted = {key: given[key] for key in ("version", "timestamp") if key in given}
     size = sum(source.arrow_files(**wanted)["size"].to_pylist())
     files = source.arrow_files(**wanted).num_rows
-    source.clone(path, **wanted)
+    source.clone(path, **wanted, replace=given["how"] == "replace")
     if properties := _properties(given.get("properties", ())):
         DeltaTable.for_path(spark, path).set_properties(properties)
     if identifier is not None:

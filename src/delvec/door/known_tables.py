@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from delvec.delta.skipping.clustering import clustered_by, column_names, logical_paths
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.spark import jvm
@@ -32,6 +34,7 @@ _KEPT: Final = 1000
 _WHOLE: Final = 32  # versions in memory: one with a million files takes hundreds of megabytes
 _AT_VERSION: Final = re.compile(r"(.+)@[vV](\d{1,18})")
 _NUMBERS: Final = count(1)
+_EXPRESSIONS: Final = "org.apache.spark.sql.connector.expressions"
 _sessions: Final[OrderedDict[str, SparkSession]] = OrderedDict()
 _tables: Final[OrderedDict[int, Known]] = OrderedDict()
 _whole: Final[deque[Known]] = deque()
@@ -216,9 +219,14 @@ def java_table(spark: SparkSession, found: Known, schema: StructType) -> Java:
     while len(_tables) > _KEPT:
         _tables.popitem(last=False)
     metadata = found.snapshot.metadata
-    transforms = jvm.java_class(spark, "org.apache.spark.sql.connector.expressions.Expressions")
-    transform = jvm.java_class(spark, "org.apache.spark.sql.connector.expressions.Transform")
+    transforms = jvm.java_class(spark, f"{_EXPRESSIONS}.Expressions")
+    transform = jvm.java_class(spark, f"{_EXPRESSIONS}.Transform")
     partitions = [transforms.identity(f"`{each}`") for each in metadata.partition_columns]
+    if clustering := column_names(metadata, clustered_by(found.snapshot.domains)):
+        reference = jvm.java_class(spark, f"{_EXPRESSIONS}.NamedReference")
+        columns = [transforms.column(each) for each in clustering]
+        logical = jvm.java_class(spark, f"{_EXPRESSIONS}.LogicalExpressions")
+        partitions.append(logical.clusterBy(jvm.array_of(spark, reference, columns)))
     properties = jvm.java_class(spark, "java.util.HashMap")()
     for each, value in _properties(found.snapshot).items():
         properties.put(each, value)
@@ -257,6 +265,8 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
         f"delta.feature.{name}": "supported"
         for name in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     }
+    if clustering := logical_paths(metadata, clustered_by(snapshot.domains)):
+        shown["clusteringColumns"] = json.dumps(clustering, separators=(",", ":"))
     shown["provider"] = "delta"
     shown["location"] = snapshot.table
     if metadata.description:

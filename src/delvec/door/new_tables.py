@@ -10,14 +10,14 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from delvec.delta.alter.columns import without_mapping
 from delvec.delta.alter.definition import MANAGED as _MANAGED
-from delvec.delta.alter.operations import TableDescription
-from delvec.delta.log.segment import Segment
-from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.alter.operations import TableDescription, snapshot_before
 from delvec.delta.schema.traversal import nullable
+from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table import DeltaTable
 from delvec.door.commands import Rows, command
 from delvec.door.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import StructType as DeltaStruct
 
 # What Spark's catalog keeps beside the properties of the user.
-_RESERVED: Final = frozenset({"provider", "location", "comment", "owner", "external", "collation"})
+_RESERVED: Final = frozenset(
+    {"provider", "location", "comment", "owner", "external", "collation", "clusteringColumns"}
+)
 _OPTION: Final = "option."
 
 
@@ -77,8 +79,7 @@ def stage(  # noqa: PLR0913, PLR0917
         own = DeltaTable.for_path(spark, place).snapshot()
         wanted = replace(wanted, schema=own.metadata.schema)
     state = wanted.state()
-    segment = Segment(-1, None, (), 0)
-    snapshot = Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
+    snapshot = snapshot_before(storage, state)
     staged = StagedTable(
         title, snapshot, how, identifier, place, is_external, path is None, wanted, of_writer
     )
@@ -106,6 +107,7 @@ def commit_staged(spark: SparkSession, table: Java) -> None:
             staged.wanted.properties,
             mode="replace" if exists else "error",
             description=staged.wanted.description,
+            cluster_by=staged.wanted.cluster_by,
         )
     else:
         _require_same(spark, staged)
@@ -148,12 +150,15 @@ def created_like(spark: SparkSession, plan: Java) -> Java | None:
 
 
 def definition_of(
-    schema: StructType, partitions: Sequence[str], options: Mapping[str, str]
+    schema: StructType,
+    partitions: Sequence[str],
+    options: Mapping[str, str],
+    clustering: Sequence[str] = (),
 ) -> TableDescription:
     """Return the definition of a table that a DataFrame writer makes."""
     properties = {key: value for key, value in options.items() if key.startswith("delta.")}
     columns = nullable(schema_of(schema))  # a writer of rows declares none of them NOT NULL
-    return TableDescription(columns, tuple(partitions), properties, None, None)
+    return TableDescription(columns, tuple(partitions), properties, None, None, tuple(clustering))
 
 
 def _commit_rows(
@@ -176,10 +181,12 @@ def _commit_rows(
 
 def _require_same(spark: SparkSession, staged: StagedTable) -> None:
     """Let CREATE TABLE adopt what is at a location, if it says nothing else of it."""
-    own, wanted = DeltaTable.for_path(spark, staged.path).snapshot().metadata, staged.wanted
-    properties = wanted.properties or {}
+    snapshot, wanted = DeltaTable.for_path(spark, staged.path).snapshot(), staged.wanted
+    own, properties = snapshot.metadata, wanted.properties or {}
+    clustering = tuple(column_names(own, clustered_by(snapshot.domains)))
     for what, given, found in (
         ("columns", _shown(wanted.schema), _shown(own.schema)),
+        ("clustering columns", wanted.cluster_by, clustering),
         ("partition columns", wanted.partition_by, own.partition_columns),
         ("properties", properties, {key: own.configuration.get(key) for key in properties}),
     ):
@@ -196,8 +203,12 @@ def _shown(schema: DeltaStruct) -> str:
 
 def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> TableDescription:
     schema = StructType([_field(column) for column in list(columns)])
-    names = []
+    names: list[str] = []
+    clustering: list[str] = []
     for transform in list(partitions):
+        if transform.name() == "cluster_by":
+            clustering = [dotted(each) for each in list(transform.references())]
+            continue
         if transform.name() != "identity":
             raise UnsupportedFeatureError(
                 f"a Delta table is partitioned by columns, not by {transform.describe()}",
@@ -213,7 +224,15 @@ def _description(columns: Java, partitions: Java, given: Mapping[str, str]) -> T
         and key not in ("is_managed_location", "table_type")
         and f"{_OPTION}{key}" not in given
     }
-    return TableDescription(schema_of(schema), tuple(names), properties, None, given.get("comment"))
+    comment = given.get("comment")
+    return TableDescription(
+        schema_of(schema), tuple(names), properties, None, comment, tuple(clustering)
+    )
+
+
+def dotted(reference: Java) -> str:
+    """Return a column that Spark refers to as SQL has it."""
+    return ".".join(quote_if_needed(str(each)) for each in list(reference.fieldNames()))
 
 
 def _field(column: Java) -> StructField:

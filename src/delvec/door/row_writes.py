@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table import DeltaTable
 from delvec.door.assignment import assigned
 from delvec.door.commands import Rows, command
 from delvec.door.known_tables import KnownTable, known, newest, opened, path_of
 from delvec.door.new_tables import StagedTable, definition_of
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.identifiers import quote
+from delvec.identifiers import quote, quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
 from delvec.spark.delta.write.create import create_with_rows, with_rows
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _NOTHING: Final = StructType([])
 _PARTITIONS: Final = "__partition_columns"
+_CLUSTERING: Final = "__clustering_columns"
 
 
 def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Java) -> Java:
@@ -47,8 +49,8 @@ def statement(spark: SparkSession, kind: str, plan: Java, table: Java, query: Ja
                 wanted = staged.wanted
                 own = {key: options[key] for key in options if key.startswith("delta.")}
                 staged.wanted = replace(wanted, properties={**(wanted.properties or {}), **own})
-                partitions = list(wanted.partition_by)
-                staged.overwrite = partial(_replace, spark, rows, options, partitions)
+                layout = list(wanted.partition_by), wanted.cluster_by
+                staged.overwrite = partial(_replace, spark, rows, options, *layout)
             return []
 
         return command(spark, f"WRITE {found.name}", _NOTHING, keep)
@@ -78,11 +80,14 @@ def save(spark: SparkSession, mode: str, options: Java, rows: Java) -> Java:
     given = _options(options)
     path = _path(given)
     partitions = json.loads(given.pop(_PARTITIONS, "[]"))
+    clustering = [
+        ".".join(map(quote_if_needed, each)) for each in json.loads(given.pop(_CLUSTERING, "[]"))
+    ]
     if not DeltaTable.is_delta_table(path, spark=spark):
         create_with_rows(
             spark,
             open_storage(spark, path),
-            definition_of(frame.schema, partitions, given),
+            definition_of(frame.schema, partitions, given, clustering),
             frame,
             "WRITE",
             **_write_options(spark, given),
@@ -96,10 +101,10 @@ def save(spark: SparkSession, mode: str, options: Java, rows: Java) -> Java:
     if mode != "Ignore":
         table = DeltaTable.for_path(spark, path)
         if mode == "Append":
-            _require_same_partitions(table, partitions)
+            _require_same_layout(table, partitions, clustering)
             _append(spark, table, frame, given)
         else:
-            _replace(spark, frame, given, partitions, table)
+            _replace(spark, frame, given, partitions, clustering, table)
     return jvm.java_type(spark, frame.schema)
 
 
@@ -108,14 +113,16 @@ def _replace(
     rows: DataFrame,
     options: Mapping[str, str],
     partitions: list[str],
+    clustering: Sequence[str],
     table: DeltaTable,
 ) -> None:
     """Overwrite a table by a writer, which may replace its columns and partitions as well."""
     if options.get("overwriteschema", "").lower() == "true" and "replacewhere" not in options:
-        wanted = replace(definition_of(rows.schema, partitions, {}), properties=None)
+        wanted = definition_of(rows.schema, partitions, {}, clustering)
+        wanted = replace(wanted, properties=None)
         table.run("WRITE", with_rows("WRITE", wanted, rows), _write_options(spark, options))
         return
-    _require_same_partitions(table, partitions)
+    _require_same_layout(table, partitions, clustering)
     _overwrite(spark, table, rows, options, None, dynamic=False)
 
 
@@ -262,15 +269,22 @@ def _replaced(spark: SparkSession, expression: Java) -> Column | None:
     return column_of(spark, expression if new is None else new)
 
 
-def _require_same_partitions(table: DeltaTable, partitions: list[str]) -> None:
-    own = list(table.snapshot().metadata.partition_columns)
-    if partitions and [each.lower() for each in partitions] != [each.lower() for each in own]:
-        raise InvalidArgumentError(
-            f"{table.storage.root} is partitioned by {', '.join(own) or 'nothing'}, not by"
-            f" {', '.join(partitions)}",
-            hint="omit partitionBy(), name the table's own columns, or overwrite the table with"
-            ' option("overwriteSchema", "true")',
-        )
+def _require_same_layout(
+    table: DeltaTable, partitions: Sequence[str], clustering: Sequence[str]
+) -> None:
+    snapshot = table.snapshot()
+    clustered = column_names(snapshot.metadata, clustered_by(snapshot.domains))
+    for what, by, given, own in (
+        ("partitioned", "partitionBy", partitions, snapshot.metadata.partition_columns),
+        ("clustered", "clusterBy", clustering, clustered),
+    ):
+        if given and [each.lower() for each in given] != [each.lower() for each in own]:
+            raise InvalidArgumentError(
+                f"{table.storage.root} is {what} by {', '.join(own) or 'nothing'}, not by"
+                f" {', '.join(given)}",
+                hint=f"omit {by}(), name the table's own columns, or overwrite the table with"
+                ' option("overwriteSchema", "true")',
+            )
 
 
 def _options(options: Java) -> dict[str, str]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import DataType, StructType
 
+from delvec.delta.log.paths import commit_key
+from delvec.delta.log.replay import read_log_file
+from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table import DeltaTable
 from delvec.door.clones import clone
 from delvec.door.commands import Rows, command
@@ -127,25 +130,33 @@ def _known(spark: SparkSession, parts: tuple[str, ...]) -> KnownTable:
 
 def _optimize(spark: SparkSession, parsed: Parsed) -> Rows:
     table = _table(spark, parsed.table)
-    report = table.optimize(parsed.given.get("where"), zorder_by=parsed.given.get("zorder_by", ()))
-    return optimized_rows(report)
+    given = {key: value for key, value in parsed.given.items() if value}
+    return optimized_rows(table, table.optimize(**given))
 
 
 def _reorg(spark: SparkSession, parsed: Parsed) -> Rows:
-    return optimized_rows(_table(spark, parsed.table).purge(parsed.given["where"]))
+    table = _table(spark, parsed.table)
+    return optimized_rows(table, table.purge(parsed.given["where"]))
 
 
-def optimized_rows(report: WriteReport) -> Rows:
-    """Return what files were rewritten as the result of OPTIMIZE."""
+def optimized_rows(table: DeltaTable, report: WriteReport) -> Rows:
+    """Return what files were rewritten as the result of OPTIMIZE; reads its commit."""
+    commit = None
+    if report.version is not None:
+        commit = read_log_file(table.storage, commit_key(report.version))
 
-    def sizes(files: int, total: int) -> tuple[Any, ...]:
-        return (None, None, total / files if files else 0.0, files, total)
+    def sizes(kind: str) -> tuple[Any, ...]:
+        actions = () if commit is None else commit.all_actions()
+        found = [int(each[kind]["size"]) for each in actions if each.get(kind)]
+        if not found:
+            return (None, None, 0.0, 0, 0)
+        return (min(found), max(found), sum(found) / len(found), len(found), sum(found))
 
     metrics = {
         "numFilesAdded": report.files_added,
         "numFilesRemoved": report.files_removed,
-        "filesAdded": sizes(report.files_added, report.bytes_added),
-        "filesRemoved": sizes(report.files_removed, report.bytes_removed),
+        "filesAdded": sizes("add"),
+        "filesRemoved": sizes("remove"),
         "numBatches": 1 if report.files_added else 0,
         "totalConsideredFiles": report.files_scanned + report.files_pruned,
         "totalFilesSkipped": report.files_pruned,
@@ -224,7 +235,7 @@ def detail_row(table: DeltaTable, name: tuple[str, ...] = ()) -> tuple[Any, ...]
         _time(found.created_ms),
         _time(snapshot.segment.modified_ms),
         list(found.partition_columns),
-        [],
+        column_names(snapshot.metadata, clustered_by(snapshot.domains)),
         found.files,
         found.bytes,
         dict(found.properties),

@@ -277,7 +277,8 @@ class TestColumns:
             (Field("a.c", LONG), "no field"),
             (Field("s.y.c", LONG), "by `element`"),
             (Field("c d", LONG), "in its name"),
-            (Field("c", PrimitiveType("void")), "no type"),
+            (Field("c", StructType((Field("x", PrimitiveType("void")),))), "no type"),
+            (Field("c", ArrayType(StructType((Field("x", PrimitiveType("void")),)))), "no type"),
             (Field("c", ArrayType(PrimitiveType("void"))), "no type"),
             (Field("c", MapType(TEXT, ArrayType(PrimitiveType("void")))), "no type"),
             (Field("c", PrimitiveType("timestamp_ntz")), r'add_feature\("timestampNtz"\)'),
@@ -304,15 +305,15 @@ class TestColumns:
         state = columns.drop_column(columns.drop_column(mapped(), "S.x"), "a")
         assert [field.name for field in all_fields(state.schema)] == list("syzp")
         assert state.metadata.configuration["delta.columnMapping.maxColumnId"] == "6"
-        clustered = [[state.schema.field("s").physical_name, "x"]]
-        for name, options, text in (
-            ("s.y", {}, "only one"),
-            ("p", {}, "partitioned by it"),
-            ("a", {}, "no column 'a'"),
-            ("s", {"clustered_by": clustered}, "clustered by it"),
+        clustered = replace(state, clustering=((state.schema.field("s").physical_name, "x"),))
+        for given, name, text in (
+            (state, "s.y", "only one"),
+            (state, "p", "partitioned by it"),
+            (state, "a", "no column 'a'"),
+            (clustered, "s", "clustered by it"),
         ):
             with pytest.raises(InvalidArgumentError, match=text):
-                columns.drop_column(state, name, **options)
+                columns.drop_column(given, name)
 
     @pytest.mark.parametrize("drops", [False, True])
     def test_columns_that_something_names_stay(self, *, drops: bool) -> None:

@@ -54,6 +54,27 @@ def test_a_clone_has_the_same_rows_and_no_files(tmp_path: Path, source: DeltaTab
     assert adds_of(tmp_path / "two") == adds_of(tmp_path / "clone")
 
 
+def test_a_clone_replaces_a_table_without_rows(tmp_path: Path, source: DeltaTable) -> None:
+    clustered = {"delta.enableRowTracking": "true"}
+    made = DeltaTable.create(None, tmp_path / "t", source.schema, (), clustered, cluster_by=["id"])
+    was = made.detail()
+    with pytest.raises(InvalidArgumentError, match="already"):
+        source.clone(tmp_path / "t")
+    report = source.clone(tmp_path / "t", replace=True)
+    assert (report.version, report.files_added) == (1, 2)
+    assert ids(made) == LIVE
+    assert (made.detail().id, made.properties) == (was.id, source.properties)
+    assert set(was.features) | set(source.detail().features) == set(made.detail().features)
+    empty = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
+    assert made.snapshot().domains["delta.clustering"] == empty
+    assert ids(made, 0) == []
+    with pytest.raises(InvalidArgumentError, match="has 2 files"):
+        source.clone(tmp_path / "t", replace=True)
+    with pytest.raises(InvalidArgumentError, match="without rows only"):
+        source.clone(source.storage.root, replace=True)
+    assert source.clone(tmp_path / "new", replace=True).version == 0
+
+
 def test_entries_have_absolute_percent_encoded_paths(tmp_path: Path) -> None:
     builder = TableBuilder.made(tmp_path / "ein Täble 100%")
     add = builder.write_file("day=a%20b/pärt 0.parquet", {"id": [1, 2, 3]})
@@ -155,7 +176,7 @@ def test_row_ids_are_the_clones_own_and_clustering_is_copied(tmp_path: Path) -> 
         | {"baseRowId": 70 + number, "defaultRowCommitVersion": 1}
         for number in range(2)
     ]
-    clustering = '{"clusteringColumns":[["id"]]}'
+    clustering = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
     builder.commit(
         *({"add": add} for add in adds),
         domain("delta.rowTracking", '{"rowIdHighWaterMark": 80}'),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         "Sort rows by this column, and by others if repeated; rewrites all files.",
         multiple=True,
     ),
+    option("--full", "Of a clustered table, sort the files of earlier clustering columns as well."),
     WRITES,
 )
 def optimize(table: DeltaTable, **how: Any) -> Rendered:

@@ -39,7 +39,12 @@ def restore(table: DeltaTable, **how: Any) -> Rendered:
 
 
 @report_command(
-    "clone", LOG, click.argument("target", shell_complete=completes("dir")), VERSION, WRITES
+    "clone",
+    LOG,
+    click.argument("target", shell_complete=completes("dir")),
+    option("--replace", "Replace a table at TARGET, if it has no rows."),
+    VERSION,
+    WRITES,
 )
 def clone(table: DeltaTable, target: str, **how: Any) -> Rendered:
     """Make TARGET, a new folder, a Delta table with the data files of TABLE: a shallow clone.

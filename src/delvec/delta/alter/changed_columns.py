@@ -75,9 +75,7 @@ def change_columns(state: TableState, changes: Sequence[ColumnChange]) -> TableS
     return finished(state, schema)
 
 
-def replace_columns(
-    state: TableState, fields: Sequence[Field], *, clustered_by: Sequence[Sequence[str]] = ()
-) -> TableState:
+def replace_columns(state: TableState, fields: Sequence[Field]) -> TableState:
     """Give a table these columns in this order: known ones are changed, others added or dropped."""
     if found := identity_fields(state.schema):
         raise InvalidArgumentError(
@@ -94,7 +92,7 @@ def replace_columns(
             hint="use RENAME COLUMN, or DROP COLUMN and ADD COLUMN",
         )
     for name in dropped:
-        state = drop_column(state, quote(name), clustered_by=clustered_by)
+        state = drop_column(state, quote(name))
     place = Place()
     for field in fields:
         if field.name.lower() in known:

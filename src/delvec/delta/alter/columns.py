@@ -96,17 +96,18 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
     return finished(replace(state, metadata=metadata), schema)
 
 
-def drop_column(
-    state: TableState, name: str, *, clustered_by: Sequence[Sequence[str]] = ()
-) -> TableState:
+def drop_column(state: TableState, name: str) -> TableState:
     """Drop a column or a field of a struct; its values stay in the data files."""
     *parents, last = _existing(state, name, "dropped")
     if not parents and last.lower() in (each.lower() for each in state.metadata.partition_columns):
         raise InvalidArgumentError(f"{name} cannot be dropped: the table is partitioned by it")
     found = traversal.resolve(state.schema, (*parents, last))
     physical = tuple(each.physical_name for each in found)
-    if any(tuple(path[: len(physical)]) == physical for path in clustered_by):
-        raise InvalidArgumentError(f"{name} cannot be dropped: the table is clustered by it")
+    if any(path[: len(physical)] == physical for path in state.clustering):
+        raise InvalidArgumentError(
+            f"{name} cannot be dropped: the table is clustered by it",
+            hint="cluster the table by other columns first: ALTER TABLE ... CLUSTER BY",
+        )
 
     def dropped(struct: StructType) -> StructType:
         field = struct.field(last)
@@ -299,6 +300,9 @@ def _merged(have: StructType, incoming: StructType, prefix: str, *, widens: bool
 
 def _merged_type(have: DataType, incoming: DataType, path: str, *, widens: bool) -> DataType:
     inner = partial(_merged_type, widens=widens)
+    if have == PrimitiveType("void"):
+        # No file has values of it.
+        return _new_column(Field(path, incoming)).type
     if isinstance(have, StructType) and isinstance(incoming, StructType):
         return _merged(have, incoming, f"{path}.", widens=widens)
     if isinstance(have, ArrayType) and isinstance(incoming, ArrayType):

@@ -33,7 +33,7 @@ from delvec.report.hints import Wording, argument, call, format_hint
 
 # Features that need something else, which delvec does not write.
 _NOT_BY_HAND: Final = {
-    "clustering": "create the table clustered, with delta-spark",
+    "clustering": "ALTER TABLE ... CLUSTER BY (columns) adds it",
     "checkpointProtection": "it comes with dropping a feature",
 }
 _TRACKING: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
@@ -53,6 +53,7 @@ def new_table(
     *,
     name: str | None = None,
     description: str | None = None,
+    cluster_by: Sequence[str] = (),
 ) -> TableState:
     """Return the state of a new table; deletion vectors are on unless a property says otherwise."""
     defaults = {Property.ENABLE_DELETION_VECTORS: "true"}
@@ -77,7 +78,8 @@ def new_table(
     table_state.require_no_collations(state.schema)
     table_state.require_nullable_elements(state.schema)
     state = _with_asked(state, asked.features)
-    return _finished(state.with_features(table_state.needed_features(state.metadata)))
+    finished = _finished(state.with_features(table_state.needed_features(state.metadata)))
+    return finished.clustered(cluster_by)
 
 
 def replace_definition(
@@ -88,6 +90,7 @@ def replace_definition(
     *,
     name: str | None = None,
     description: str | None = None,
+    cluster_by: Sequence[str] = (),
 ) -> TableState:
     """Return the state of a table after its definition is replaced; its id stays.
 
@@ -96,7 +99,9 @@ def replace_definition(
     was = state.metadata
     wanted: Mapping[str, Any] = was.configuration if properties is None else properties
     asked = {key: value for key, value in wanted.items() if key not in MANAGED}
-    fresh = new_table(schema, partition_by, asked, name=name, description=description)
+    fresh = new_table(
+        schema, partition_by, asked, name=name, description=description, cluster_by=cluster_by
+    )
     tracking = {
         key: value
         for key, value in was.configuration.items()
@@ -110,7 +115,8 @@ def replace_definition(
         description=was.description if description is None else description,
         configuration={**fresh.metadata.configuration, **tracking},
     )
-    return TableState(table_state.add_features(state.protocol, fresh.protocol.supported), metadata)
+    protocol = table_state.add_features(state.protocol, fresh.protocol.supported)
+    return TableState(protocol, metadata, fresh.clustering)
 
 
 def set_properties(

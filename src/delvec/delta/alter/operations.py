@@ -13,10 +13,11 @@ from typing import Any, Final
 from delvec.delta.alter.definition import new_table, replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.paths import NameRules
-from delvec.delta.log.segment import find_segment
+from delvec.delta.log.segment import Segment, find_segment
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.types import StructType
+from delvec.delta.skipping.clustering import column_names
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write import transaction
 from delvec.delta.write.change import Change, Operation, ReadSet
@@ -114,6 +115,7 @@ class TableDescription:
     properties: Mapping[str, Any] | None
     name: str | None
     description: str | None
+    cluster_by: tuple[str, ...] = ()
 
     def state(self) -> TableState:
         return new_table(**vars(self))
@@ -126,30 +128,42 @@ def create_defined(storage: Storage, state: TableState) -> WriteReport:
     return WriteReport("CREATE TABLE", storage.root, version)
 
 
+def snapshot_before(storage: Storage, state: TableState) -> Snapshot:
+    """Return what there is before a table is created: no version, but its definition."""
+    segment = Segment(-1, None, (), 0)
+    definition = state.protocol, state.metadata
+    return Snapshot(storage, segment, *definition, {}, state.new_domains(), [], [])
+
+
 def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
     """Prepare the replacement of a table by an empty one; old versions stay readable."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
         require_writable(snapshot, "overwrite")
-        state = replace_definition(TableState.of(snapshot), **vars(wanted))
-        change = new_state("CREATE OR REPLACE TABLE", state, ReadSet(Always()))
+        was = TableState.of(snapshot)
+        state = replace_definition(was, **vars(wanted))
+        change = new_state("CREATE OR REPLACE TABLE", state, was, ReadSet(Always()))
         return Outcome(replace(change, removed=tuple(snapshot.files.entries())))
 
     return prepare
 
 
-def new_state(name: str, state: TableState, reads: ReadSet | None = None) -> Change:
+def new_state(
+    name: str, state: TableState, was: TableState | None = None, reads: ReadSet | None = None
+) -> Change:
     metadata = state.metadata
     parameters = {
         "partitionBy": json.dumps(list(metadata.partition_columns)),
-        "clusterBy": "[]",
+        "clusterBy": json.dumps(column_names(metadata, state.clustering)),
         "description": metadata.description or "",
         "isManaged": "false",
         "properties": json.dumps(dict(metadata.configuration)),
     }
     operation = Operation(name, parameters, reads=reads or ReadSet())
-    return Change(operation, protocol=state.protocol, metadata=metadata)
+    return Change(
+        operation, protocol=state.protocol, metadata=metadata, domains=state.new_domains(was)
+    )
 
 
 def alter(
@@ -184,5 +198,6 @@ def state_change(
         Operation(operation, parameters, reads=reads),
         protocol=now.protocol if now.protocol != was.protocol else None,
         metadata=now.metadata if now.metadata != was.metadata else None,
+        domains=now.new_domains(was),
     )
     return Outcome(change)

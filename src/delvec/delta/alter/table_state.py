@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,8 +23,14 @@ from delvec.delta.schema.protocol import (
     Protocol,
     implied_by,
 )
-from delvec.delta.schema.traversal import all_fields, primitives, walk
+from delvec.delta.schema.traversal import all_fields, is_void, primitives, walk
 from delvec.delta.schema.types import DataType, Field, PrimitiveType, StructType
+from delvec.delta.skipping.clustering import (
+    Paths,
+    clustered_by,
+    clustering_domain,
+    clustering_paths,
+)
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.hints import call, format_hint
 
@@ -40,14 +46,15 @@ _COLLATIONS: Final = "__COLLATIONS"  # of the strings in a field, by their place
 
 @dataclass(frozen=True)
 class TableState:
-    """The protocol and the metadata of a table."""
+    """The protocol and the metadata of a table, and its clustering."""
 
     protocol: Protocol
     metadata: Metadata
+    clustering: Paths = ()  # the columns by which it is clustered, by physical names
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        return cls(snapshot.protocol, snapshot.metadata)
+        return cls(snapshot.protocol, snapshot.metadata, clustered_by(snapshot.domains))
 
     @property
     def schema(self) -> StructType:
@@ -59,6 +66,16 @@ class TableState:
     def with_schema(self, schema: StructType) -> TableState:
         written = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
         return replace(self, metadata=replace(self.metadata, schema_string=written))
+
+    def clustered(self, columns: Sequence[str]) -> TableState:
+        """Return the state of a table that is clustered by columns, or by none."""
+        paths = clustering_paths(self.metadata, columns)
+        return replace(self.with_features(["clustering"] if paths else []), clustering=paths)
+
+    def new_domains(self, was: TableState | None = None) -> dict[str, str]:
+        """Return the metadata domains that the commit of this state has to write."""
+        before = () if was is None else was.clustering
+        return {} if self.clustering == before else clustering_domain(self.clustering)
 
     def with_features(self, names: Iterable[str]) -> TableState:
         """Add table features to the protocol, and those that they depend on."""
@@ -144,11 +161,7 @@ def require_valid_schema(metadata: Metadata) -> None:
                 f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
                 hint="use another name, or set delta.columnMapping.mode to name",
             )
-        if any(each.name == "void" for each in primitives(field.type)):
-            raise InvalidArgumentError(
-                f"column {field.name} has no type: it is {field.type}",
-                hint="cast it to the type of its values",
-            )
+    _require_storable(schema)
     if metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
         taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
         if taken:
@@ -180,6 +193,25 @@ def require_nullable_elements(schema: StructType) -> None:
                 f"column {holder.name} has a NOT NULL field inside an array or a map",
                 hint="Delta allows none there: make it nullable",
             )
+
+
+def _require_storable(schema: StructType) -> None:
+    """Refuse columns without a type where files could not omit them, as delta-spark does."""
+    for path in walk(schema):
+        kind = path[-1].type
+        in_structs = all(isinstance(above.type, StructType) for above in path[:-1])
+        has_void = any(each.name == "void" for each in primitives(kind))
+        is_empty = isinstance(kind, StructType) and is_void(path[-1])
+        if is_empty or (has_void and not (in_structs and is_void(path[-1]))):
+            raise InvalidArgumentError(
+                f"column {'.'.join(each.name for each in path)} has no type: it is {kind}",
+                hint="cast it to the type of its values",
+            )
+    if all(map(is_void, schema.fields)):
+        raise InvalidArgumentError(
+            f"all columns have no type, and data files would be empty: {', '.join(schema.names)}",
+            hint="give at least one column the type of its values",
+        )
 
 
 def _needed_by(field: Field) -> Iterator[str]:

@@ -9,29 +9,32 @@ Memory grows with the files of the source (some kilobytes each): all are in one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
 from delvec.delta.alter.operations import require_empty_location
-from delvec.delta.alter.table_state import add_features, needed_features
+from delvec.delta.alter.table_state import TableState, add_features, needed_features
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import LOG
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import add_again, require_files
-from delvec.delta.maintain.restore import CLUSTERING_DOMAIN
 from delvec.delta.read.vectors import admit_files
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.protocol import Protocol
+from delvec.delta.skipping.clustering import clustered_by
+from delvec.delta.skipping.predicate import Always
 from delvec.delta.skipping.statistics import record_count
 from delvec.delta.write.after_commit import after_commit
-from delvec.delta.write.change import Change, Operation
+from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.transaction import CheckedOptions, create
+from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, create
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.report.hints import call, format_hint
+from delvec.report.format import format_count
+from delvec.report.hints import argument, call, format_hint
 from delvec.storage import Storage
 from delvec.storage.backend import locate
 from delvec.storage.listed_files import full_name, overlap, spark_path
@@ -40,7 +43,7 @@ from delvec.storage.listed_files import full_name, overlap, spark_path
 _PLAIN: Final = "/!$&'()*+,;=:@-._~"
 _WARNING: Final = "a VACUUM of the source deletes files that only the clone still needs"
 _ROW_IDS: Final = ("baseRowId", "defaultRowCommitVersion")
-# Properties that tell of versions of the source, or name columns of it.
+# Properties that tell of versions of a table, and so are not those of its clone.
 _OF_SOURCE: Final = (
     Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
@@ -49,6 +52,54 @@ _OF_SOURCE: Final = (
 
 
 def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOptions) -> WriteReport:
+    """Create a clone of a version where no table is; `newest` is the source's newest version."""
+    change = _change(source, newest, target)
+    if next(iter(target.list(LOG)), None) is not None:
+        raise InvalidArgumentError(
+            f"there is a table at {target.root} already",
+            hint=format_hint("clone to an empty folder, or with {}", argument(replace=True)),
+        )
+    require_empty_location(target, source.metadata)
+    version = create(target, change, options)
+    notes = () if version is None else after_commit(target, version, source.metadata)
+    return WriteReport(
+        "CLONE",
+        target.root,
+        version,
+        dry_run=options.dry_run,
+        files_added=len(change.added),
+        bytes_added=sum(int(body.get("size") or 0) for body in change.added),
+        vectors_added=sum("deletionVector" in body for body in change.added),
+        notes=(*_notes(source), *notes),
+    )
+
+
+def replace_by_clone(source: Snapshot, newest: int) -> Callable[[Attempt], Outcome]:
+    """Prepare a clone in place of a table without rows; so does delta-spark."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        was = attempt.snapshot
+        require_writable(was, "overwrite")
+        if count := len(was.files):
+            raise InvalidArgumentError(
+                f"a clone replaces a table without rows only, and {was.table} has"
+                f" {format_count(count, 'file')}",
+                hint="delete its rows first, by TRUNCATE TABLE or delete()",
+            )
+        change = _change(source, newest, attempt.storage, TableState.of(was))
+        return Outcome(change, notes=_notes(source))
+
+    return prepare
+
+
+def _notes(source: Snapshot) -> tuple[str, ...]:
+    return (f"version {source.version} of {source.table}", _WARNING)
+
+
+def _change(
+    source: Snapshot, newest: int, target: Storage, was: TableState | None = None
+) -> Change:
+    """Return the commit of a clone, in place of an empty table if there is one."""
     require_writable(source, "alter")
     _require_place(source, target)
     admit_files(source.storage, source.files)
@@ -58,41 +109,36 @@ def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOption
             source.storage, entries, version=source.version, others=len(entries), what="cloned"
         )
     protocol = add_features(source.protocol, needed_features(source.metadata))
+    metadata = _metadata(source.metadata, protocol)
+    reads = ReadSet()
+    if was is not None:
+        protocol = add_features(was.protocol, protocol.supported)
+        kept = {key: each for key, each in was.metadata.configuration.items() if key in _OF_SOURCE}
+        properties = {**metadata.configuration, **kept}
+        metadata = replace(metadata, id=was.metadata.id, configuration=properties)
+        reads = ReadSet(Always())
+    state = TableState(protocol, metadata, clustered_by(source.domains))
     has_row_ids = "rowTracking" in protocol.supported
     bodies = tuple(_body(source, entry, has_row_ids=has_row_ids) for entry in entries)
-    total = sum(int(body.get("size") or 0) for body in bodies)
-    metadata = _metadata(source.metadata, protocol)
     parameters = {
         "source": f"delta.`{spark_path(source.table, '').rstrip('/')}`",
         "sourceVersion": source.version,
     }
     metrics = {
-        "sourceTableSize": total,
+        "sourceTableSize": sum(int(body.get("size") or 0) for body in bodies),
         "sourceNumOfFiles": len(bodies),
         "numRemovedFiles": 0,
         "numCopiedFiles": 0,
         "removedFilesSize": 0,
         "copiedFilesSize": 0,
     }
-    change = Change(
-        Operation("CLONE", parameters, metrics),
+    return Change(
+        Operation("CLONE", parameters, metrics, reads),
         added=bodies,
         protocol=protocol,
         metadata=metadata,
         restores=True,  # vectors come in any form
-        domains={name: text for name, text in source.domains.items() if name == CLUSTERING_DOMAIN},
-    )
-    version = create(target, change, options)
-    notes = () if version is None else after_commit(target, version, metadata)
-    return WriteReport(
-        "CLONE",
-        target.root,
-        version,
-        dry_run=options.dry_run,
-        files_added=len(bodies),
-        bytes_added=total,
-        vectors_added=sum("deletionVector" in body for body in bodies),
-        notes=(f"version {source.version} of {source.table}", _WARNING, *notes),
+        domains=state.new_domains(was),
     )
 
 
@@ -108,11 +154,6 @@ def _require_place(source: Snapshot, target: Storage) -> None:
             " source, which readers follow on the same kind of store only",
             hint="clone to the store of the source, or copy the rows",
         )
-    if next(iter(target.list(LOG)), None) is not None:
-        raise InvalidArgumentError(
-            f"there is a table at {target.root} already", hint="clone to an empty folder"
-        )
-    require_empty_location(target, source.metadata)
 
 
 def _metadata(source: Metadata, protocol: Protocol) -> Metadata:

@@ -71,10 +71,10 @@ def compaction_bins(
 
     The zone is that of timestamps that name none, in partition values.
     """
-    live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
-    wanted = chosen & ((live < rule.min_size) | mostly_deleted)
+    live, deleted = live_bytes(files), mostly_deleted(files, rule.max_deleted_ratio)
+    wanted = chosen & ((live < rule.min_size) | deleted)
     bins = _bins(files, wanted, live, rule.target_size, time_zone)
-    return [each for each in bins if len(each) > 1 or mostly_deleted[each[0]]]
+    return [each for each in bins if len(each) > 1 or deleted[each[0]]]
 
 
 def purge_bins(
@@ -89,13 +89,13 @@ def compaction_sums(files: FileSet, rule: CompactionRule) -> tuple[Rewritten, in
 
     Memory grows with columns alone.
     """
-    live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
-    wanted = (live < rule.min_size) | mostly_deleted
+    live, deleted = live_bytes(files), mostly_deleted(files, rule.max_deleted_ratio)
+    wanted = (live < rule.min_size) | deleted
     numbers, starts = _cut(files, wanted, live, rule.target_size)
     if not len(numbers):
         return Rewritten(), 0
     lengths = np.diff(np.append(starts, len(numbers)))
-    worth = (lengths > 1) | mostly_deleted[numbers[starts]]
+    worth = (lengths > 1) | deleted[numbers[starts]]
     chosen = numbers[np.repeat(worth, lengths)]
     sizes, left = int(files.sizes[chosen].sum()), int(live[chosen].sum())
     return Rewritten(len(chosen), sizes, left), int(worth.sum())
@@ -110,7 +110,7 @@ def live_bytes(files: FileSet) -> NDArray[np.int64]:
     return left
 
 
-def _mostly_deleted(files: FileSet, ratio: float) -> NDArray[np.bool_]:
+def mostly_deleted(files: FileSet, ratio: float) -> NDArray[np.bool_]:
     """Return which files have a larger share of deleted rows, or one that nobody knows."""
     known = files.row_counts.is_valid().to_numpy(zero_copy_only=False)
     counts = files.row_counts.fill_null(0).to_numpy()

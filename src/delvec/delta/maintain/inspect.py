@@ -8,7 +8,8 @@
 What grows with what:
 
     live files             some 750 bytes each, nearly all in the columns of the snapshot; no Python
-                           object is made for a file that the report does not name
+                           object is made for a file that the report does not name, but of a
+                           clustered table
     commits in the log     an object each, for their times; those that were cleaned up cost nothing
     adds and removes       of the commits that are read, as columns; each is read once
     files in the folder    100 bytes for each that no live entry refers to, 8 for each that the log
@@ -40,7 +41,9 @@ from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.segment import LogFile
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.maintain.available_files import file_keys
+from delvec.delta.maintain.clustered_files import clustering_sums
 from delvec.delta.maintain.compaction import CompactionRule, compaction_sums, live_bytes
+from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.vacuum.candidates import folds_names, unreferenced_files, without_recent
 from delvec.delta.vacuum.references import KeySet, references
 from delvec.delta.vacuum.retention import HOUR_MS, Retention, read_commits, retention_of
@@ -123,7 +126,7 @@ def inspect(
             },
         ),
         sizes=ranking.size_classes(files.sizes),
-        small_files=_small_files(files),
+        small_files=_small_files(snapshot),
         log=_log(snapshot, times),
         moments=past.moments,
         freed=frees,
@@ -361,12 +364,15 @@ def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> figure
     )
 
 
-def _small_files(files: FileSet) -> figures.SmallFiles:
+def _small_files(snapshot: Snapshot) -> figures.SmallFiles:
     """Return what an `optimize()` would put together, without files with deleted rows and with."""
-    rule = CompactionRule.of(files.metadata, max_deleted_ratio=1.0)
+    files, metadata = snapshot.files, snapshot.metadata
+    rule = CompactionRule.of(metadata, max_deleted_ratio=1.0)
     small = int((live_bytes(files) < rule.min_size).sum())
-    alone, bins = compaction_sums(files, rule)
-    both, _ = compaction_sums(files, replace(rule, max_deleted_ratio=0.0))
+    columns = column_names(metadata, clustered_by(snapshot.domains))
+    sums = partial(clustering_sums, columns=columns) if columns else compaction_sums
+    alone, bins = sums(files, rule=rule)
+    both, _ = sums(files, rule=replace(rule, max_deleted_ratio=0.0))
     return figures.SmallFiles(small, rule.min_size, alone.files, bins, alone, both)
 
 

@@ -15,7 +15,7 @@ differ (some kilobytes each).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,31 +32,18 @@ from delvec.delta.maintain.available_files import add_again, file_keys, require_
 from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
 from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.delta.schema.protocol import FEATURES, Protocol
+from delvec.delta.skipping.clustering import clustered_by
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write import change as write_change
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.documents import parse_json
-from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.errors import UnsupportedFeatureError
 from delvec.report.format import format_count, format_size
 
-CLUSTERING_DOMAIN: Final = "delta.clustering"
-"""The metadata domain that names the columns by which a table is clustered."""
 _SINCE: Final = (
     Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
     Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
 )
-_NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
-
-
-def clustered_by(domains: Mapping[str, str]) -> Sequence[Sequence[str]]:
-    """Return the columns by which a table is clustered, as paths of physical names."""
-    what = f"the domain {CLUSTERING_DOMAIN}"
-    value = parse_json(domains.get(CLUSTERING_DOMAIN, _NO_CLUSTERING), what)
-    found = value.get("clusteringColumns", []) if isinstance(value, dict) else None
-    if not isinstance(found, list) or not all(isinstance(path, list) for path in found):
-        raise FormatError(f"{what} names no columns", expected=_NO_CLUSTERING)
-    return found
 
 
 def _united(newest: Snapshot, wanted: Snapshot) -> Protocol:
@@ -128,12 +115,12 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
             difference = _Difference.of(newest, wanted)
             protocol = _united(newest, wanted)
             metadata = _lasting(newest.metadata, wanted.metadata, protocol)
+            was = TableState.of(newest)
+            state = TableState(protocol, metadata, clustered_by(wanted.domains))
             # Domains of applications stay as they are, as with delta-spark.
-            now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
-            domains = {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
+            domains = state.new_domains(was)
             added = difference.added
-        is_same = TableState(protocol, metadata) == TableState.of(newest)
-        if is_same and not difference.is_one and not domains:
+        if state == was and not difference.is_one:
             return Outcome(None, notes=(f"the table is as version {version} was",))
         with attempt.phase("check"):
             entries = wanted.files.entries(added)

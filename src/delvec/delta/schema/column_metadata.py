@@ -137,6 +137,8 @@ def _changes(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterator[di
     elif isinstance(old, MapType) and isinstance(new, MapType):
         yield from _changes(old.key, new.key, (*path, "key"))
         yield from _changes(old.value, new.value, (*path, "value"))
+    elif old == PrimitiveType("void"):
+        return  # no file has values of it
     elif isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and old != new:
         inside = {"fieldPath": ".".join(path)} if path else {}
         yield {"toType": new.name, "fromType": old.name, **inside}

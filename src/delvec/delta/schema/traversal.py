@@ -68,6 +68,21 @@ def primitives(kind: DataType) -> Iterator[PrimitiveType]:
             yield from primitives(child.type)
 
 
+def is_void(field: Field) -> bool:
+    """Tell whether a column has no type, nor any of its fields: data files omit it."""
+    if isinstance(field.type, StructType):
+        return all(map(is_void, field.type.fields))
+    return field.type == PrimitiveType("void")
+
+
+def without_void(kind: DataType) -> DataType:
+    """Return a type as data files have it, without the fields of structs that have no type."""
+    if not isinstance(kind, StructType):
+        return kind
+    fields = [replace(f, type=without_void(f.type)) for f in kind.fields if not is_void(f)]
+    return replace(kind, fields=tuple(fields))
+
+
 def nullable(kind: _T) -> _T:
     """Return a type that takes null at every level: fields, elements of arrays, values of maps.
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from delvec.delta.schema.metadata import Metadata, Property, property_number
+from delvec.delta.schema.traversal import find
 from delvec.delta.schema.types import DataType, Field, PrimitiveType, StructType
 from delvec.documents import parse_json
 from delvec.errors import FormatError
@@ -84,6 +85,11 @@ def indexed_columns(metadata: Metadata) -> StructType:
         return StructType(_named(stored, _parse_columns(names)))
     count = _number(metadata, Property.INDEXED_COLUMN_COUNT, 32)
     return StructType(stored if count < 0 else _first(stored, count)[0])
+
+
+def has_statistics(metadata: Metadata, path: Sequence[str]) -> bool:
+    """Tell whether the column on a path of exact names has statistics in new files."""
+    return find(indexed_columns(metadata), path) is not None
 
 
 def is_ordered(kind: DataType) -> bool:

@@ -17,10 +17,10 @@ from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.snapshot import Snapshot
-from delvec.delta.maintain.restore import clustered_by
 from delvec.delta.schema.expressions import require_plain
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.types import StructType
+from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import WriteOptions
@@ -48,6 +48,7 @@ class TableAlterations(TableHandle):
         mode: Literal["error", "ignore", "replace"] = "error",
         name: str | None = None,
         description: str | None = None,
+        cluster_by: Sequence[str] = (),
         storage_options: Mapping[str, object] | None = None,
     ) -> Self:
         """Create a table, with deletion vectors switched on unless a property says otherwise.
@@ -66,6 +67,8 @@ class TableAlterations(TableHandle):
                 is, `replace` commits an empty table in its place; old versions stay readable.
             name: A name, for the metadata.
             description: A description, for the metadata.
+            cluster_by: The columns by which `optimize()` orders the rows, instead of partitions;
+                four at most.
             storage_options: See `for_path`.
 
         Raises:
@@ -78,7 +81,12 @@ class TableAlterations(TableHandle):
         table._engine()  # noqa: SLF001 - a session that could not write rows is refused first
         columns = _columns(schema)
         wanted = operations.TableDescription(
-            columns, tuple(partition_by), dict(properties or {}), name, description
+            columns,
+            tuple(partition_by),
+            dict(properties or {}),
+            name,
+            description,
+            tuple(cluster_by),
         )
         if not table.exists():
             table._require_allowed(wanted)  # noqa: SLF001
@@ -104,7 +112,7 @@ class TableAlterations(TableHandle):
         return table
 
     @classmethod
-    def create_if_not_exists(
+    def create_if_not_exists(  # noqa: PLR0913
         cls,
         spark: SparkSession | None,
         path: str | os.PathLike[str],
@@ -114,6 +122,7 @@ class TableAlterations(TableHandle):
         *,
         name: str | None = None,
         description: str | None = None,
+        cluster_by: Sequence[str] = (),
         storage_options: Mapping[str, object] | None = None,
     ) -> Self:
         """Open a table, or create it if there is none: `create` with the mode `ignore`.
@@ -129,6 +138,7 @@ class TableAlterations(TableHandle):
             mode="ignore",
             name=name,
             description=description,
+            cluster_by=cluster_by,
             storage_options=storage_options,
         )
 
@@ -188,11 +198,26 @@ class TableAlterations(TableHandle):
 
     def drop_column(self, name: str, **options: Unpack[WriteOptions]) -> WriteReport:
         """Drop a column; needs column mapping. No file is rewritten: values stay in old files."""
+        shown = {"columns": json.dumps([name])}
+        return self._alter(
+            "DROP COLUMNS", shown, lambda _, state: drop_column(state, name), options
+        )
 
-        def change(snapshot: Snapshot, state: TableState) -> TableState:
-            return drop_column(state, name, clustered_by=clustered_by(snapshot.domains))
+    def cluster_by(self, columns: Sequence[str], **options: Unpack[WriteOptions]) -> WriteReport:
+        """Cluster the table by columns from now on; by none if the list is empty.
 
-        return self._alter("DROP COLUMNS", {"columns": json.dumps([name])}, change, options)
+            t.cluster_by(["customer", "address.city"])
+
+        Commits metadata only: `optimize()` orders the rows that come, `optimize(full=True)` all.
+
+        Raises:
+            InvalidArgumentError: A column has no order or no statistics, or the table has
+                partitions.
+        """
+        snapshot = self.snapshot()
+        old = column_names(snapshot.metadata, clustered_by(snapshot.domains))
+        shown = {"oldClusteringColumns": ",".join(old), "newClusteringColumns": ",".join(columns)}
+        return self._alter("CLUSTER BY", shown, lambda _, state: state.clustered(columns), options)
 
     def add_constraint(
         self, name: str, expression: str, **options: Unpack[WriteOptions]

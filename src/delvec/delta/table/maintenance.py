@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from delvec.calls import require_condition
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.history import find_version_at
-from delvec.delta.maintain.clone import clone
+from delvec.delta.maintain.clone import clone, replace_by_clone
 from delvec.delta.maintain.compaction import CompactionRule
 from delvec.delta.maintain.convert_parquet import convert_to_delta
 from delvec.delta.maintain.recompute_statistics import recompute_statistics
@@ -55,6 +55,7 @@ class TableMaintenance(TableHandle):
         max_deleted_ratio: float = 0.05,
         min_file_size: int | None = None,
         zorder_by: Sequence[str] = (),
+        full: bool = False,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
         """Put small files together, and rewrite files with many deleted rows without these.
@@ -69,7 +70,9 @@ class TableMaintenance(TableHandle):
             min_file_size: Files with fewer live bytes are put together; half of the target by
                 default.
             zorder_by: Sort the rows by several columns at once, so that filters on any of them
-                rule out most files. All files are rewritten, with one shuffle.
+                rule out most files. All files are rewritten, with one shuffle. A table that is
+                clustered orders its new files by itself, by the columns of `cluster_by()`.
+            full: Of a clustered table, order the files of earlier clustering columns as well.
             options: See `WriteOptions`.
         """
         require_condition("optimize({})", where)
@@ -82,13 +85,9 @@ class TableMaintenance(TableHandle):
         rule(self.snapshot().metadata)  # wrong numbers are refused even if there is nothing to do
         self._session("optimize()")
         chosen = by_name(self, where)
-        if zorder_by:
-            from delvec.spark.delta.maintain.optimize import zorder  # noqa: PLC0415
+        from delvec.spark.delta.maintain.zorder import optimize  # noqa: PLC0415
 
-            return self.run("OPTIMIZE", zorder(tuple(zorder_by), rule, chosen), options)
-        from delvec.spark.delta.maintain.optimize import compact  # noqa: PLC0415
-
-        return self.run("OPTIMIZE", compact("OPTIMIZE", rule, chosen), options)
+        return self.run("OPTIMIZE", optimize(rule, chosen, tuple(zorder_by), full=full), options)
 
     def purge(
         self, where: str | Column | None = None, **options: Unpack[WriteOptions]
@@ -169,6 +168,7 @@ class TableMaintenance(TableHandle):
         version: int | None = None,
         timestamp: datetime | str | None = None,
         *,
+        replace: bool = False,
         storage_options: Mapping[str, object] | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
@@ -182,6 +182,7 @@ class TableMaintenance(TableHandle):
                 exist yet.
             version: The version that is cloned; the newest by default.
             timestamp: Instead of `version`: a time; the version that was current then.
+            replace: If there is a table already, and it has no rows, become its next version.
             storage_options: See `for_path`; those of this table by default.
             options: See `WriteOptions`.
         """
@@ -190,6 +191,8 @@ class TableMaintenance(TableHandle):
         source = newest
         if version is not None or timestamp is not None:
             source = self.snapshot(version, timestamp)
+        if replace and place.exists():
+            return place.run("CLONE", replace_by_clone(source, newest.version), options)
         return clone(source, newest.version, place.storage, CheckedOptions.of(**options))
 
     def _options_at(self, target: str | os.PathLike[str]) -> dict[str, str]:

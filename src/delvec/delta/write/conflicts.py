@@ -55,6 +55,7 @@ from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.footer_statistics import require_row_count
 from delvec.delta.read.vectors import entry_vector, load_vector
 from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.skipping.clustering import DOMAIN
 from delvec.delta.skipping.predicate import Predicate
 from delvec.delta.write.change import Change, PlainListing, Rewrite, SourceRead, VectorUpdate
 from delvec.errors import ConflictError
@@ -230,6 +231,10 @@ def _check_table(change: Change, winner: Winner) -> None:
     for kind, what in (("protocol", "protocol"), ("metaData", "metadata")):
         if winner.has(kind):
             raise _conflict(winner, f"changed the {what} of the table", ())
+    if (change.metadata is not None or DOMAIN in change.domains) and any(
+        (action.get("domainMetadata") or {}).get("domain") == DOMAIN for action in winner.others
+    ):
+        raise _conflict(winner, "changed the columns by which the table is clustered", ())
     if change.protocol is not None and not change.protocol.has_vectors:
         vectored = sorted(path for path, body in winner.adds.items() if body.get("deletionVector"))
         if vectored:

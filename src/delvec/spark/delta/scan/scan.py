@@ -12,6 +12,7 @@ would take minutes to plan a union of one scan for each of a thousand versions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial, reduce
 from typing import Final
@@ -25,7 +26,9 @@ from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.history import find_version_at, version_from
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.change_feed import CHANGE_TYPE, FEED_COLUMNS, FeedPart, change_feed
-from delvec.delta.schema.types import Field
+from delvec.delta.schema.traversal import is_void, without_void
+from delvec.delta.schema.types import DataType, Field
+from delvec.delta.schema.types import StructType as DeltaStruct
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import expressions, jvm
@@ -202,7 +205,12 @@ class _ScanBuilder:
         by_id = metadata.mapping_mode == "id"
         partitions = {field.name for field in metadata.partition_fields}
         data = file_schema(
-            [field for field in self._schema.fields if field.name not in partitions], by_id=by_id
+            [
+                replace(field, type=without_void(field.type))
+                for field in self._schema.fields
+                if field.name not in partitions and not is_void(field)
+            ],
+            by_id=by_id,
         )
         filled = [scan_vectors.ROW_INDEX]
         if "vector" in hidden:
@@ -274,11 +282,31 @@ class _ScanBuilder:
 def _renamed(field: Field) -> str | Column:
     """Return a column of the files under its name in the table; as SQL where that is possible."""
     named, in_files = spark_type(field.type), file_schema([field]).fields[0].dataType
+    if is_void(field):
+        return functions.lit(None).cast(named).alias(field.name)
     column = quote(field.physical_name)
+    if without_void(field.type) != field.type:
+        whole = _with_void(functions.col(column), field.type)
+        return whole.cast(named).alias(field.name)
     if named.simpleString() != in_files.simpleString():
         # A cast renames the fields of a struct, by position.
         return functions.col(column).cast(named).alias(field.name)
     return column if field.physical_name == field.name else f"{column} AS {quote(field.name)}"
+
+
+def _with_void(column: Column, kind: DataType) -> Column:
+    """Return a column of the files with the fields that these omit, in their places."""
+    if not isinstance(kind, DeltaStruct) or without_void(kind) == kind:
+        return column
+    fields = [
+        functions.lit(None).cast(spark_type(each.type))
+        if is_void(each)
+        else _with_void(column.getField(each.physical_name), each.type)
+        for each in kind.fields
+    ]
+    names = [each.physical_name for each in kind.fields]
+    named = (each.alias(name) for each, name in zip(fields, names, strict=True))
+    return functions.when(column.isNotNull(), functions.struct(*named))
 
 
 def changes(

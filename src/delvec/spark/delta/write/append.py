@@ -16,6 +16,7 @@ from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.traversal import nullable
 from delvec.delta.schema.types import parse_schema
+from delvec.delta.skipping.clustering import column_names
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.targets import Partitions
@@ -216,7 +217,9 @@ def _state(attempt: Attempt, df: DataFrame, evolution: Evolution) -> TableState:
     if evolution == "merge":
         return evolve_schema(state, incoming)
     # That no row has a null now says nothing of the rows to come.
-    new = replace_definition(state, nullable(incoming), state.metadata.partition_columns)
+    clustering = column_names(state.metadata, state.clustering)
+    partitions = state.metadata.partition_columns
+    new = replace_definition(state, nullable(incoming), partitions, cluster_by=clustering)
     require_allowed(attempt.spark, attempt.storage.root, new.metadata)
     return new
 
@@ -259,4 +262,5 @@ def _change(
         added=written.adds,
         protocol=state.protocol if state.protocol != snapshot.protocol else None,
         metadata=state.metadata if state.metadata != snapshot.metadata else None,
+        domains=state.new_domains(TableState.of(snapshot)),
     )

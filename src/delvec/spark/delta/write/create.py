@@ -9,10 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from delvec.delta.alter.definition import replace_definition
-from delvec.delta.alter.operations import TableDescription, new_state, require_empty_location
+from delvec.delta.alter.operations import (
+    TableDescription,
+    new_state,
+    require_empty_location,
+    snapshot_before,
+)
 from delvec.delta.alter.table_state import TableState
-from delvec.delta.log.segment import Segment
-from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.write import transaction
 from delvec.delta.write.change import ReadSet
@@ -44,15 +47,10 @@ def create_with_rows(
     """Create a table where there is none; its first version has the rows."""
     state = wanted.state()
     require_empty_location(storage, state.metadata)
-
-    def nothing() -> Snapshot:
-        segment = Segment(-1, None, (), 0)
-        return Snapshot(storage, segment, state.protocol, state.metadata, {}, {}, [], [])
-
     run = partial(
         transaction.run,
         SparkEngine(spark),
-        nothing,
+        lambda: snapshot_before(storage, state),
         operation,
         with_rows(operation, wanted, rows),
         replace(CheckedOptions.of(**options), max_retries=0),
@@ -69,16 +67,17 @@ def with_rows(
         snapshot, is_new = attempt.snapshot, attempt.snapshot.version < 0
         with ExitStack() as stack:
             if is_new:
-                state, reads = TableState.of(snapshot), ReadSet()
+                was, state, reads = None, TableState.of(snapshot), ReadSet()
             else:
                 require_writable(snapshot, "overwrite")
                 depend_on_source(attempt, rows)
-                state = replace_definition(TableState.of(snapshot), **vars(wanted))
+                was = TableState.of(snapshot)
+                state = replace_definition(was, **vars(wanted))
                 reads = ReadSet(Always())
             require_allowed(attempt.spark, attempt.storage.root, state.metadata)
             ready, state = rows_to_write(attempt, state, rows, "none", stack)
             written = store_rows(attempt, state, ready)
-        change = new_state(operation, state, reads)
+        change = new_state(operation, state, was, reads)
         metrics = {"numOutputRows": written.rows}
         change = replace(
             change,

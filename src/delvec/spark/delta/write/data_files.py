@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 from unicodedata import category
@@ -26,6 +26,7 @@ from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
 from delvec.delta.schema.metadata import Metadata, Property
 from delvec.delta.schema.partition_values import HIVE_NULL
+from delvec.delta.schema.traversal import is_void, walk, without_void
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.skipping.statistics import statistics_json
 from delvec.delta.write.transaction import Attempt
@@ -188,8 +189,12 @@ def old_and_new(rows: DataFrame, names: tuple[str, ...], *kinds: str) -> DataFra
 
 def file_column(field: Field, *, with_ids: bool) -> Column:
     """Return a column under its physical name, with physical names and ids of nested fields."""
-    in_file = file_schema([field], by_id=with_ids).fields[0]
     column = functions.col(quote(field.name))
+    for path in walk(field.type, structs_only=True):
+        if is_void(path[-1]) and not any(map(is_void, path[:-1])):
+            column = column.dropFields(".".join(quote(each.name) for each in path))
+    field = replace(field, type=without_void(field.type))
+    in_file = file_schema([field], by_id=with_ids).fields[0]
     if not isinstance(field.type, PrimitiveType) and in_file.dataType != spark_type(field.type):
         column = column.cast(in_file.dataType)  # nested names are matched by position
     return column.alias(field.physical_name, metadata=in_file.metadata)
@@ -304,7 +309,7 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
     stored = [
         file_column(field, with_ids=metadata.mapping_mode != "none")
         for field in fields
-        if field.name not in partitions and field.type != PrimitiveType("void")
+        if field.name not in partitions and not is_void(field)
     ]
     stored += [functions.col(quote(name)) for name in given[len(expected) :]]
     if not stored:
