@@ -101,8 +101,9 @@ public class Rules extends AbstractFunction1 {
               && (((UnresolvedRelation) plan).isStreaming()
                   || ((UnresolvedRelation) plan).options().containsKey("readChangeFeed"))
           || kind.equals("UnresolvedDataSource")
-              && ((UnresolvedDataSource) plan).isStreaming()
-              && ((UnresolvedDataSource) plan).format().equalsIgnoreCase("delta")) {
+              && ((UnresolvedDataSource) plan)
+                  .format()
+                  .equalsIgnoreCase(((UnresolvedDataSource) plan).isStreaming() ? "delta" : "delvec")) {
         return Link.ask("early", new Object[] {session, kind, plan});
       }
       return null;

@@ -200,7 +200,7 @@ _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
     "CreateTableLikeCommand": new_tables.created_like,
     "ShowPartitions": relations.shown_partitions,
     "UnresolvedRelation": relations.by_name,
-    "UnresolvedDataSource": relations.streamed_path,
+    "UnresolvedDataSource": relations.by_path,
     "UnresolvedTableValuedFunction": relations.changes_of,
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
+from delvec.datasource.options import ReadOptions, parse_options
 from delvec.delta.table import DeltaTable
 from delvec.door.commands import Rows, command
 from delvec.door.known_tables import feed, path_of, table_of
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
+from delvec.spark.delta.scan.scan import scan
 from delvec.spark.jvm import Java, class_name
 from delvec.spark.types import table_schema
 
@@ -27,25 +30,42 @@ def by_name(spark: SparkSession, plan: Java) -> Java | None:
     if found is None:
         return None
     options = plan.options().asCaseSensitiveMap()
+    given = {str(key): str(options.get(key)) for key in list(options.keySet())}
     if plan.isStreaming():
-        return _stream(spark, found.table.storage.root, options)
-    rows = feed(found.table, {str(key).lower(): options.get(key) for key in list(options.keySet())})
+        return _stream(spark, found.table.storage.root, given)
+    rows = feed(found.table, {key.lower(): value for key, value in given.items()})
     return None if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def streamed_path(spark: SparkSession, plan: Java) -> Java | None:
-    """Return the stream of `spark.readStream.format("delta").load(path)`."""
-    if str(plan.format()).lower() != "delta":
-        return None
+def by_path(spark: SparkSession, plan: Java) -> Java | None:
+    """Return the stream of format("delta"), or the rows of format("delvec") as `to_df` reads them.
+
+    None, for the Python data source, if the options name what it alone knows.
+    """
     maps = jvm.java_class(spark, "scala.jdk.javaapi.CollectionConverters")
     options = maps.asJava(plan.options())
-    paths = [str(each) for each in jvm.items(plan.paths())]
-    path = paths[0] if paths else options.get("path")
-    if path is None:
-        raise InvalidArgumentError(
-            'format("delta") needs the path of a table', hint="load(path), or table(name)"
-        )
-    return _stream(spark, path_of(str(path)), options)
+    given = {str(key): str(options.get(key)) for key in list(options.keySet())}
+    given |= {"path": str(each) for each in jvm.items(plan.paths())}
+    if plan.isStreaming():
+        path = given.pop("path", None)
+        if path is None:
+            raise InvalidArgumentError(
+                'format("delta") needs the path of a table', hint="load(path), or table(name)"
+            )
+        return _stream(spark, path_of(path), given)
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    found = parse_options(given if "timezone" in map(str.lower, given) else given | {"timeZone": zone})
+    known = ReadOptions(
+        found.path, "rows", found.version, found.timestamp, found.columns, time_zone=zone
+    )
+    if found != known or plan.paths().size() > 1 or plan.userSpecifiedSchema().isDefined():
+        return None
+    snapshot = DeltaTable.for_path(spark, path_of(found.path)).snapshot(
+        found.version, found.timestamp
+    )
+    follows = found.version is None and found.timestamp is None
+    rows = scan(spark, snapshot, found.columns, follows=follows)
+    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
 def changes_of(spark: SparkSession, plan: Java) -> Java | None:
@@ -98,9 +118,8 @@ def shown_partitions(spark: SparkSession, plan: Java) -> Java | None:
     return command(spark, f"SHOW PARTITIONS {found.name}", columns, carry_out)
 
 
-def _stream(spark: SparkSession, path: str, options: Java) -> Java:
-    given = {str(key): str(options.get(key)) for key in list(options.keySet())}
-    given = {key: value for key, value in given.items() if not key.startswith("__")}
+def _stream(spark: SparkSession, path: str, options: Mapping[str, str]) -> Java:
+    given = {key: value for key, value in options.items() if not key.startswith("__")}
     rows = spark.readStream.format("delvec").options(**given).load(path)
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001
 
