@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,11 @@ from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.cli import main
-from delvec.errors import PlanError
+from delvec.errors import PlanError, UnsupportedFeatureError
+from delvec.iceberg.table import inspection
+from delvec.inspection.figures import Advice
+from delvec.storage.listed_files import local_path
+from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -95,6 +100,23 @@ def test_a_resolve_that_is_refused_is_not_advised(spark: SparkSession, table: Ic
     assert "cherry-picked" in note
     with pytest.raises(PlanError, match="cherry-picked"):
         table.resolve("id", staging="picked")
+
+
+def test_what_the_table_refuses_is_known_before_it_is_advised(
+    spark: SparkSession, table: IcebergTable
+) -> None:
+    expire, consolidate = (Advice(each, "", (), "") for each in ("expire", "consolidate"))
+    for advice in (expire, consolidate):
+        inspection._require_possible(table._load(), advice)
+    spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    audited = settings_of(spark, {"spark.wap.id": "x"})
+    with audited, pytest.raises(UnsupportedFeatureError, match="wait for an audit"):
+        inspection._require_possible(table._load(), consolidate)
+    log = Path(local_path(table._load().metadata.location), "_delta_log")
+    log.mkdir()
+    (log / f"{0:020}.json").touch()
+    with pytest.raises(PlanError, match=r"is not .* alone"):
+        inspection._require_possible(table._load(), expire)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 import delvec
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.spark.delta.scan import vectors
 from delvec.spark.delta.scan.reader import READER
 from delvec.spark.delta.scan.vectors import VECTOR_MEMORY
 from tests.delta.builder import Action, TableBuilder
@@ -325,12 +326,14 @@ def test_what_cannot_be_read_rightly_is_refused(
 
 
 def test_large_tasks_carry_no_more_vectors_than_there_are(
-    spark: SparkSession, orders: Path
+    spark: SparkSession, orders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable.for_path(spark, orders)
     with settings_of(spark, {"spark.sql.files.maxPartitionBytes": "1000t"}):
         assert "constant of its file" in str(delvec.explain(table.to_df()))
         assert ids_of(table.to_df()) == LIVE
+        monkeypatch.setattr(vectors, "_TASK_BYTES", 0)
+        assert "or those of one task more than 64 MiB" in str(delvec.explain(table.to_df()))
     with (
         settings_of(spark, {VECTOR_MEMORY: "plenty"}),
         pytest.raises(InvalidArgumentError, match="which is not a size"),
