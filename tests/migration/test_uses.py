@@ -14,6 +14,7 @@ from delvec.migration.python import python_uses
 from delvec.migration.sql import script_uses
 from delvec.peers import CALLS, DELTA_SPARK
 from tests.cli.runner import run, run_json, separate
+from tests.compat.snippets import SNIPPETS
 
 OPEN = "from delta.tables import DeltaTable\nt = DeltaTable.forPath(s, p)\n"
 RUST = "import deltalake as dl\nt = dl.DeltaTable(p)\n"
@@ -128,6 +129,15 @@ def test_statements_are_judged_by_their_words(statement: str, verdict: str) -> N
     [found] = script_uses("f", f"-- a comment; with a semicolon\n\n{statement};")
     assert (found.line, found.verdict) == (3, verdict)
     assert bool(found.write) == (verdict == "rewrite")
+
+
+@pytest.mark.parametrize("name", [name for name in SNIPPETS if "deltalake" not in name])
+def test_nothing_is_to_be_rewritten_of_what_runs_as_it_is_typed(name: str) -> None:
+    """The snippets of `tests/compat/test_snippets.py` do run."""
+    opened = "from delta.tables import *\ndeltaTable = DeltaTable.forPath(spark, p)\n"
+    uses = list(python_uses("f", opened + SNIPPETS[name][0]))
+    assert [each for each in uses[2:] if each.verdict == "rewrite"] == []
+    assert [each for each in uses[2:] if each.verdict in ("door", "import")]
 
 
 def test_the_classes_and_methods_that_only_change_their_import_are_there() -> None:

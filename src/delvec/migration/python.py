@@ -244,17 +244,21 @@ class _Reader(ast.NodeVisitor):
         """Tell a reader or writer of Delta, once for all of its calls."""
         if node in self._chained:
             return
-        calls: list[ast.Call] = []
+        parts: list[list[ast.Call]] = [[]]  # of a writer, and of the reader before it
         part: ast.expr = node
         while isinstance(part, ast.Call | ast.Attribute):
             if isinstance(part, ast.Call):
-                calls.append(part)
+                parts[-1].append(part)
                 self._chained.add(part)
                 part = part.func
             else:
+                if part.attr in ("write", "writeStream"):
+                    parts.append([])
                 part = part.value
-        if any(map(_names_delta, calls)) and not any(
+        ours = [calls for calls in parts if any(map(_names_delta, calls))]
+        if ours and not any(
             self._broken("chain", f"{_attribute(each)}({_listed(each.args)})", each)
+            for calls in ours
             for each in calls
         ):
             self._add(node, shortened(ast.unparse(node)), "door")
