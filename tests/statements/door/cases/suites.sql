@@ -64,7 +64,7 @@ CREATE TABLE c (id INT, a CHAR(3), b VARCHAR(3)) USING delta
 INSERT INTO c VALUES (1, 'a', 'b')
 MERGE INTO c USING (SELECT 1 AS id) x ON c.id = x.id WHEN MATCHED THEN UPDATE SET a = 'z', b = 'zz'
 MERGE INTO c USING (SELECT 1 AS id) x ON c.id = x.id WHEN MATCHED THEN UPDATE SET b = 'long'
-UPDATE c SET a = 'q' WHERE a = 'z'
+UPDATE c SET a = 'q' WHERE id = 1
 SELECT concat(a, '|', b) FROM c
 
 # update of elements
