@@ -1,6 +1,7 @@
 package delvec.sql;
 
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -10,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
 import scala.Option;
@@ -132,7 +134,12 @@ public class Rules extends AbstractFunction1 {
         DataSourceV2Relation relation = (DataSourceV2Relation) plan;
         if (relation.table() instanceof DeltaTable) {
           Object[] asked = {session, relation.table(), relation.options().asCaseSensitiveMap()};
-          return withOutput((LogicalPlan) Link.ask("read", asked), relation.output());
+          LogicalPlan rows = (LogicalPlan) Link.ask("read", asked);
+          CatalogTable table = ((DeltaTable) relation.table()).v1Table();
+          if (table != null && table.stats().isEmpty()) { // those of the catalog are old
+            rows = (LogicalPlan) rows.transformDown(new Named(table));
+          }
+          return withOutput(rows, relation.output());
         }
       } else if (plan instanceof V2WriteCommand) {
         V2WriteCommand write = (V2WriteCommand) plan;
@@ -145,6 +152,31 @@ public class Rules extends AbstractFunction1 {
         }
       }
       return null;
+    }
+  }
+
+  /** Tells relations whose table of the catalog they read, which Catalog.refreshTable asks for. */
+  public static class Named extends AbstractPartialFunction {
+    private final CatalogTable table;
+
+    public Named(CatalogTable table) {
+      this.table = table;
+    }
+
+    public boolean isDefinedAt(Object plan) {
+      return plan instanceof LogicalRelation;
+    }
+
+    public Object applyOrElse(Object plan, Function1 other) {
+      if (!isDefinedAt(plan)) {
+        return other.apply(plan);
+      }
+      LogicalRelation relation = (LogicalRelation) plan;
+      Object[] arguments = new Object[relation.productArity()]; // there are more from Spark 4.1 on
+      for (int i = 0; i < arguments.length; i++) {
+        arguments[i] = i == 2 ? Option.apply(table) : relation.productElement(i);
+      }
+      return relation.makeCopy(arguments);
     }
   }
 

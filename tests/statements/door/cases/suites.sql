@@ -64,7 +64,7 @@ CREATE TABLE c (id INT, a CHAR(3), b VARCHAR(3)) USING delta
 INSERT INTO c VALUES (1, 'a', 'b')
 MERGE INTO c USING (SELECT 1 AS id) x ON c.id = x.id WHEN MATCHED THEN UPDATE SET a = 'z', b = 'zz'
 MERGE INTO c USING (SELECT 1 AS id) x ON c.id = x.id WHEN MATCHED THEN UPDATE SET b = 'long'
-UPDATE c SET a = 'q' WHERE a = 'z'
+UPDATE c SET a = 'q' WHERE id = 1
 SELECT concat(a, '|', b) FROM c
 
 # update of elements
@@ -345,3 +345,29 @@ CREATE TABLE w SHALLOW CLONE t VERSION AS OF 9
 CREATE TABLE w DEEP CLONE t
 SHOW TBLPROPERTIES y ('k')
 SELECT count(*) FROM delta.`$W/x`
+
+# stream into a table of the catalog
+@T
+spark.readStream.table("t").writeStream.format("delta").option("checkpointLocation", "$W/cp").trigger(availableNow=True).toTable("u").awaitTermination()
+SELECT * FROM u ORDER BY id
+INSERT INTO t VALUES (9, 9, 'i')
+spark.readStream.table("t").writeStream.format("delta").option("checkpointLocation", "$W/cp").trigger(availableNow=True).toTable("u").awaitTermination()
+SELECT * FROM u ORDER BY id
+spark.readStream.table("t").writeStream.format("parquet").option("checkpointLocation", "$W/cq").trigger(availableNow=True).toTable("u").awaitTermination()
+SHOW TABLES
+
+# refresh and other calls of the catalog
+@T
+spark.catalog.refreshTable("t")
+REFRESH TABLE t
+spark.catalog.cacheTable("t")
+spark.catalog.isCached("t")
+spark.catalog.refreshTable("t")
+DELETE FROM t WHERE id = 1
+SELECT count(*) FROM t
+spark.catalog.uncacheTable("t")
+spark.catalog.listColumns("t")
+spark.catalog.getTable("t").tableType
+spark.catalog.refreshByPath("$W/db/t")
+CREATE VIEW refreshed AS SELECT * FROM t
+spark.catalog.refreshTable("refreshed")

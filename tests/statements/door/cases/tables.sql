@@ -304,5 +304,3 @@ DESCRIBE history
 CREATE TABLE detail (v STRING) USING parquet
 DESC detail
 DESC detail v
-DESCRIBE HISTORY history LIMIT 0
-ALTER TABLE detail ADD CONSTRAINT c CHECK (v > 'a')

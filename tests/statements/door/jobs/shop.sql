@@ -117,7 +117,7 @@ DELETE FROM dim_customers;
 RESTORE TABLE dim_customers TO VERSION AS OF 2;
 SELECT count(*) AS customers FROM dim_customers;
 CREATE TABLE dim_backup SHALLOW CLONE dim_customers;
-INSERT OVERWRITE dim_backup (customer, city) SELECT customer, upper(city) FROM dim_customers WHERE is_current;
+INSERT OVERWRITE dim_backup (customer, city, valid_from) SELECT customer, upper(city), valid_from FROM dim_customers WHERE is_current;
 
 -- What has run, with numbers.
 CREATE TABLE runs (run BIGINT GENERATED ALWAYS AS IDENTITY (START WITH 100 INCREMENT BY 10), what STRING) USING delta;
