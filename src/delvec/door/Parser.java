@@ -17,6 +17,9 @@ public class Parser {
                 "RESOLVE"
               }));
 
+  private static final Set MODES =
+      new HashSet(Arrays.asList(new Object[] {"EXTENDED", "CODEGEN", "COST", "FORMATTED"}));
+
   private Parser() {}
 
   /** The plan of a statement that is ours; null for Spark's. */
@@ -35,6 +38,11 @@ public class Parser {
     String first = word(text, start);
     if (ALWAYS.contains(first)) {
       return true;
+    }
+    if (first.equals("EXPLAIN")) {
+      int next = skipped(text, start + first.length());
+      String mode = word(text, next);
+      return mayBeOurs(text.substring(MODES.contains(mode) ? next + mode.length() : next));
     }
     if (first.equals("DESCRIBE") || first.equals("DESC")) {
       String second = word(text, skipped(text, start + first.length()));

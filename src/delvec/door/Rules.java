@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -28,6 +29,9 @@ import scala.runtime.AbstractPartialFunction;
  */
 public class Rules extends AbstractFunction1 {
   public static final String CATALOG = "spark.sql.catalog.spark_catalog";
+  /** What marks the rows of a whole table, so that a view of them is known to show it. */
+  public static final TreeNodeTag TABLE = new TreeNodeTag("delvec.table");
+
   private final boolean early;
 
   public Rules(Boolean early) {
@@ -139,7 +143,9 @@ public class Rules extends AbstractFunction1 {
           if (table != null && table.stats().isEmpty()) { // those of the catalog are old
             rows = (LogicalPlan) rows.transformDown(new Named(table));
           }
-          return withOutput(rows, relation.output());
+          rows = withOutput(rows, relation.output());
+          rows.setTagValue(TABLE, relation.table());
+          return rows;
         }
       } else if (plan instanceof V2WriteCommand) {
         V2WriteCommand write = (V2WriteCommand) plan;

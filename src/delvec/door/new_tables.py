@@ -1,4 +1,4 @@
-"""CREATE and REPLACE of Delta tables by Spark's catalog, and tables made of rows."""
+"""CREATE, REPLACE and CLONE of Delta tables by Spark's catalog, and tables made of rows."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ is the child: a JVM of its own, by the engine `delvec` without delta-spark and w
 by `spark` with neither. It reads cases from its input, a line each, and prints what came of them.
 
 A step is a statement of SQL, or an expression of Python that begins with `spark.`. In both `$W`
-is the folder of the case, in which the tables of its database `$D` are as well.
+is the folder of the case, in which the tables of its database are as well, and `$D` the name of
+that database.
 """
 
 from __future__ import annotations
