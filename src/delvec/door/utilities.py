@@ -13,9 +13,9 @@ from delvec.delta.log.paths import commit_key
 from delvec.delta.log.replay import read_log_file
 from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table import DeltaTable
-from delvec.door.clones import clone
 from delvec.door.commands import Command, Rows
 from delvec.door.known_tables import KnownTable, newest, path_of, table_of
+from delvec.door.new_tables import clone
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
