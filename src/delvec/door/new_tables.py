@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from delvec.delta.alter.columns import without_mapping
 from delvec.delta.alter.definition import MANAGED as _MANAGED
 from delvec.delta.alter.operations import TableDescription, snapshot_before
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.schema.traversal import nullable
 from delvec.delta.skipping.clustering import clustered_by, column_names
 from delvec.delta.table import DeltaTable
@@ -77,8 +78,9 @@ def stage(  # noqa: PLR0913, PLR0917
         and how == "create"
         and DeltaTable.is_delta_table(place, spark=spark)
     ):
-        own = DeltaTable.for_path(spark, place).snapshot()
-        wanted = replace(wanted, schema=own.metadata.schema)
+        own = TableState.of(DeltaTable.for_path(spark, place).snapshot())
+        clustering = wanted.cluster_by or tuple(column_names(own.metadata, own.clustering))
+        wanted = replace(wanted, schema=own.schema, cluster_by=clustering)
     state = wanted.state()
     snapshot = snapshot_before(storage, state)
     staged = StagedTable(
@@ -191,7 +193,7 @@ def _require_same(spark: SparkSession, staged: StagedTable) -> None:
         ("partition columns", wanted.partition_by, own.partition_columns),
         ("properties", properties, {key: own.configuration.get(key) for key in properties}),
     ):
-        if given and given != found:
+        if given != found and (given or found is clustering):
             raise InvalidArgumentError(
                 f"the table at {staged.path} has the {what} {found or 'none'}, not {given}",
                 hint=f"omit the {what}, or name another location",

@@ -239,7 +239,8 @@ def _clauses(
             arguments["condition"] = column_of(spark, rename(action.condition().get()))
         if kind in ("UpdateAction", "InsertAction"):
             name = "set" if kind == "UpdateAction" else "values"
-            arguments[name] = _assigned(spark, action.assignments(), rename)
+            values = _assigned(spark, action.assignments(), rename, inserts=name == "values")
+            arguments[name] = values
         what = {
             "DeleteAction": "delete",
             "UpdateAction": "update",
@@ -268,14 +269,19 @@ def _condition(
 
 
 def _assigned(
-    spark: SparkSession, assignments: Java, rename: Callable[[Any], Any]
+    spark: SparkSession, assignments: Java, rename: Callable[[Any], Any], *, inserts: bool = False
 ) -> dict[str, Column | str]:
-    """Return assignments as a mapping; a field of a struct keeps its path."""
+    """Return assignments as a mapping; a field of a struct keeps its path.
+
+    Of `c2` and `C2` an INSERT takes the first, as delta-spark's does.
+    """
     found: dict[str, Column | str] = {}
     for each in jvm.items(assignments):
         parts = [str(part) for part in jvm.items(rename(each.key()).nameParts())]
         name = parts[0] if len(parts) == 1 else ".".join(map(quote, parts))
-        if name.lower() in {other.lower() for other in found}:
+        if twin := next((other for other in found if other.lower() == name.lower()), None):
+            if inserts and twin != name:
+                continue
             raise InvalidArgumentError(f"{name} is set twice", hint="set each column once")
         value = rename(each.value())
         is_default = (

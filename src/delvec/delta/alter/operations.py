@@ -155,7 +155,7 @@ def new_state(
     metadata = state.metadata
     parameters = {
         "partitionBy": json.dumps(list(metadata.partition_columns)),
-        "clusterBy": json.dumps(column_names(metadata, state.clustering)),
+        "clusterBy": json.dumps(column_names(metadata, state.clustering), separators=(",", ":")),
         "description": metadata.description or "",
         "isManaged": "false",
         "properties": json.dumps(dict(metadata.configuration)),

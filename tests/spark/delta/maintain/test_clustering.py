@@ -67,8 +67,8 @@ def test_new_files_join_small_cubes_and_leave_large_ones(lake: Lake) -> None:
     table.optimize(target_file_size=40_000, min_file_size=0)
     [large] = cubes(lake)
     bounds = [json.loads(each["stats"]) for each in log_files.live_adds(lake.path)]
-    narrow = [each for each in bounds if each["maxValues"]["id"] - each["minValues"]["id"] < 15000]
-    assert len(narrow) * 2 >= len(bounds) > 3
+    ends = [(each["minValues"]["s"]["b"], each["maxValues"]["s"]["b"]) for each in bounds]
+    assert sum(high - low < 600 for low, high in ends) * 2 >= len(bounds) >= 3
     for small in (1, 1, 2):  # one, both in one, and then another beside these
         lake.sql(ROWS.replace("{N}", "10"))
         assert set(cubes(lake)) > {large}

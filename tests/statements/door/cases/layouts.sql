@@ -24,21 +24,23 @@ CREATE OR REPLACE TABLE c USING delta CLUSTER BY (v, id) AS SELECT id, 'x' AS v 
 spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
 INSERT OVERWRITE c SELECT 1, 'y'
 UPDATE c SET v = 'z'
-spark.range(3).selectExpr("id", "'x' v").write.format("delta").mode("overwrite").save("$W/db/c")
-spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
 spark.range(3).selectExpr("id", "1 w").write.format("delta").mode("overwrite").option("overwriteSchema", "true").save("$W/db/c")
 spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
 CREATE OR REPLACE TABLE c (id INT) USING delta
 spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
 
-# cluster by mapped columns
-CREATE TABLE c (a INT, s STRUCT<b: INT, c: STRING>) USING delta CLUSTER BY (a, s.b) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')
-ALTER TABLE c RENAME COLUMN a TO aa
-ALTER TABLE c RENAME COLUMN s TO ss
-ALTER TABLE c DROP COLUMN aa
-ALTER TABLE c DROP COLUMN ss.b
+# cluster by, and overwrite
+! delta-spark forgets the clustering
+CREATE TABLE c USING delta CLUSTER BY (id) AS SELECT id, 'x' AS v FROM range(10)
+spark.range(3).selectExpr("id", "'x' v").write.format("delta").mode("overwrite").save("$W/db/c")
 spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
-ALTER TABLE c CLUSTER BY (ss.c)
+
+# cluster by mapped columns
+CREATE TABLE c (a INT, b INT, c STRING) USING delta CLUSTER BY (a, b) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')
+ALTER TABLE c RENAME COLUMN a TO aa
+ALTER TABLE c DROP COLUMN aa
+spark.sql("DESCRIBE DETAIL c").select("clusteringColumns")
+ALTER TABLE c CLUSTER BY (c)
 ALTER TABLE c DROP COLUMN aa
 CREATE TABLE k SHALLOW CLONE c
 spark.sql("DESCRIBE DETAIL k").select("clusteringColumns")
@@ -93,10 +95,6 @@ SELECT * FROM v ORDER BY id
 SELECT s.b, s FROM v ORDER BY id
 ALTER TABLE v ADD COLUMN s.c VOID
 SELECT * FROM v ORDER BY id
-CREATE TABLE m (a INT, b STRUCT<c: INT, d: VOID>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')
-INSERT INTO m VALUES (1, named_struct('c', 2, 'd', NULL))
-ALTER TABLE m RENAME COLUMN b TO bb
-SELECT * FROM m
 
 # columns without a type where files could not omit them
 CREATE TABLE v USING delta AS SELECT 1 AS id, array(NULL) AS s
@@ -117,16 +115,16 @@ SELECT * FROM p ORDER BY id
 # clone over a table
 @T
 @S
-CREATE OR REPLACE TABLE k SHALLOW CLONE t
+spark.sql("CREATE OR REPLACE TABLE k SHALLOW CLONE t").drop("source_table_size")
 INSERT INTO k VALUES (9, 9, 'k')
-CREATE TABLE IF NOT EXISTS k SHALLOW CLONE s
+spark.sql("CREATE TABLE IF NOT EXISTS k SHALLOW CLONE s").drop("source_table_size")
 SELECT * FROM k ORDER BY id
-CREATE TABLE k SHALLOW CLONE s
-CREATE OR REPLACE TABLE k SHALLOW CLONE s
+spark.sql("CREATE TABLE k SHALLOW CLONE s").drop("source_table_size")
+spark.sql("CREATE OR REPLACE TABLE k SHALLOW CLONE s").drop("source_table_size")
 SELECT * FROM k ORDER BY id
 DELETE FROM k WHERE id = 2
 SELECT * FROM s ORDER BY id
-CREATE OR REPLACE TABLE k SHALLOW CLONE t VERSION AS OF 0 TBLPROPERTIES ('a' = 'b')
+spark.sql("CREATE OR REPLACE TABLE k SHALLOW CLONE t VERSION AS OF 0 TBLPROPERTIES ('a' = 'b')").drop("source_table_size")
 SELECT * FROM k ORDER BY id
 SELECT * FROM k VERSION AS OF 1 ORDER BY id
 CREATE OR REPLACE TABLE t SHALLOW CLONE t
@@ -145,7 +143,7 @@ INSERT INTO i VALUES ('no', true, 'x', 'y')
 SET spark.sql.storeAssignmentPolicy=ANSI
 INSERT INTO i VALUES (3000000000L, 'x', 1, DATE '2026-01-01')
 INSERT INTO i VALUES (1, 'x', 1.255, '2026-01-01')
-SELECT * FROM i ORDER BY a, b
+SELECT * FROM i ORDER BY a, b, c
 
 # twins in the clauses of a merge
 CREATE TABLE w (id INT, c2 INT) USING delta

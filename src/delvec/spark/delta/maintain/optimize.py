@@ -113,7 +113,10 @@ def operation_of(
     more: dict[str, Any] = {"applyPurge": True}
     if kind == "OPTIMIZE":
         orders = {"zOrderBy": list(zorder_by), "clusterBy": list(cluster_by)}
-        more = {**{name: json.dumps(each) for name, each in orders.items()}, "auto": False}
+        more = {
+            **{key: json.dumps(each, separators=(",", ":")) for key, each in orders.items()},
+            "auto": False,
+        }
     parameters = {"predicate": predicate, **more}
     return Operation(kind, parameters, keeps_row_ids=bool(id_names(metadata)))
 
