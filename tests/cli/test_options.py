@@ -32,7 +32,7 @@ OPTIONS = {
 def test_whatever_changes_a_table_has_a_dry_run_and_all_print_json() -> None:
     without = {name for name, found in OPTIONS.items() if "--dry-run" not in found}
     shows = {"changes", "detail", "files", "history", "inspect", "refs", "schema", "traces"}
-    assert without == {"completion", "demo", *shows}
+    assert without == {"completion", "demo", "migrate", *shows}
     assert all("--json" in found for found in OPTIONS.values())
 
 
