@@ -287,15 +287,13 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     ),
 }
 
-_LEAVE_OUT: Final = "leave it out: `delvec.session()` or `delvec.enable_sql(spark)` takes its place"
 _ICEBERG: Final = '`delvec.convert(spark, table, "lake.db.orders")`'
 RULES: Final = (
-    Rule("string", r"DeltaSparkSessionExtension", _LEAVE_OUT, "`spark.sql.extensions`"),
     Rule(
         "string",
-        r"org\.apache\.spark\.sql\.delta\.catalog\.DeltaCatalog",
-        _LEAVE_OUT,
-        "`spark.sql.catalog.spark_catalog`",
+        r"\bDeltaSparkSessionExtension\b|\.delta\.catalog\.DeltaCatalog\b",
+        "leave it out: `delvec.session()` or `delvec.enable_sql(spark)` takes its place",
+        "`spark.sql.extensions`, `spark.sql.catalog.spark_catalog`",
     ),
     Rule(
         "string",

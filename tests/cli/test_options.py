@@ -31,18 +31,8 @@ OPTIONS = {
 
 def test_whatever_changes_a_table_has_a_dry_run_and_all_print_json() -> None:
     without = {name for name, found in OPTIONS.items() if "--dry-run" not in found}
-    shows = {
-        "changes",
-        "detail",
-        "files",
-        "history",
-        "inspect",
-        "migrate",
-        "refs",
-        "schema",
-        "traces",
-    }
-    assert without == {"completion", "demo", *shows}
+    shows = {"changes", "detail", "files", "history", "inspect", "refs", "schema", "traces"}
+    assert without == {"completion", "demo", "migrate", *shows}
     assert all("--json" in found for found in OPTIONS.values())
 
 
@@ -109,7 +99,7 @@ def test_hints_name_options_of_the_command() -> None:
     ):
         output = CliRunner().invoke(main, line.split(), env={"COLUMNS": "300"}).output
         assert told in output
-        assert not any(name in output for name in ("storage_options", "-options", "-paths"))
+        assert "storage_options" not in output
 
 
 def completed(*words: str) -> list[str]:

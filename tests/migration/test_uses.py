@@ -75,6 +75,7 @@ PYTHON: list[tuple[str, str]] = [
     ("s.sql('RESTORE %s TO VERSION ' % t + 'AS OF 3')", "1 RESTORE … TO VERSION AS OF 3: door"),
     ("s.sql(sqlQuery='SELECT 1')", "1 SELECT 1: as is"),
     ("s.sql(query)", ""),
+    ("import duckdb\nduckdb.sql('DELETE FROM t')", ""),
     ("print 'Python 2'", "1 the file: rewrite"),
 ]
 SQL = [

@@ -90,6 +90,7 @@ class _Reader(ast.NodeVisitor):
         self._scope = _Scope()
         self._chained: set[ast.AST] = set()  # calls of a chain that is told already
         self._called: set[ast.AST] = set()
+        self._modules: set[str] = set()  # of others: duckdb.sql is none of Spark's
         self._told: set[ast.AST] = set()  # constants that are no settings
 
     def _add(self, node: ast.expr | ast.stmt, what: str, verdict: Verdict, write: str = "") -> None:
@@ -101,9 +102,10 @@ class _Reader(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:
             library = _library_of(each.name)
-            if library is None:
-                continue
             bound = each.asname or each.name.partition(".")[0]
+            if library is None:
+                self._modules.add(bound)
+                continue
             self._scope.names[bound] = _Name("module", library, each.name if each.asname else bound)
             what = f"import {ast.unparse(each)}"
             if library == "deltalake":
@@ -274,7 +276,9 @@ class _Reader(ast.NodeVisitor):
         """Tell the statements of spark.sql, as far as they are written in the source."""
         called = _attribute(node) or (node.func.id if isinstance(node.func, ast.Name) else "")
         texts = [*node.args, *(each.value for each in node.keywords if each.arg == "sqlQuery")]
-        if called != "sql" or not texts:
+        value = node.func.value if isinstance(node.func, ast.Attribute) else None
+        is_others = isinstance(value, ast.Name) and value.id in self._modules
+        if called != "sql" or not texts or is_others:
             return
         given = texts[0]
         text = self._text(given, depth=8)

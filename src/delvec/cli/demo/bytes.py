@@ -12,15 +12,12 @@ import pyarrow.parquet as pq
 from rich.table import Table
 from rich.text import Text
 
-from delvec.delta.log.snapshot import Snapshot, open_snapshot
-from delvec.delta.read.footer_statistics import file_statistics
-from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.delta.skipping.predicate import Always
-from delvec.delta.skipping.statistics import statistics_json
 from delvec.delta.table import DeltaTable
 from delvec.delta.write.change import Base, Change, Operation, ReadSet, VectorUpdate
 from delvec.delta.write.commit import commit
 from delvec.errors import ChecksumError
+from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, DeletionVector, Descriptor, encode_frame, pack, puffin
 
@@ -33,7 +30,6 @@ _DELETED: Final = (3, 4, 7, 11, 18, 29)
 _PUFFIN_FILE: Final = "orders-deletes.puffin"
 _DAYS: Final = ("2026-01-29", "2026-01-30", "2026-01-31")
 _ROWS_OF_A_DAY: Final = 10_000
-_COLUMNS: Final = (("id", "long"), ("amount", "double"), ("day", "date"))
 
 
 def show_bytes(tour: Tour) -> dict[str, Any]:
@@ -124,18 +120,26 @@ def show_table(tour: Tour) -> dict[str, Any]:
 
 def write_orders(path: str) -> None:
     """Write a file for each day, then delete every seventh row of the last two by vectors."""
-    schema = StructType(tuple(Field(name, PrimitiveType(kind)) for name, kind in _COLUMNS))
-    storage = DeltaTable.create(None, path, schema, ["day"]).storage
-    snapshot = open_snapshot(storage)
-    files = tuple(_data_file(snapshot, number, day) for number, day in enumerate(_DAYS))
-    _commit(snapshot, Change(Operation("WRITE"), added=files))
-    snapshot = open_snapshot(storage)
+    storage = Storage.open(path)
+    for number, day in enumerate(_DAYS):
+        ids = range(number * _ROWS_OF_A_DAY, (number + 1) * _ROWS_OF_A_DAY)
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": ids, "amount": [i / 100 for i in ids]}), sink)
+        file = f"day={day}/part-{number:05d}.parquet"
+        storage.write_if_absent(file, sink.getvalue().to_pybytes())
+    without = {"delta.enableDeletionVectors": "false"}
+    DeltaTable.convert_to_delta(None, path, {"day": "date"}, without)
+    table = DeltaTable.for_path(None, path)
+    table.enable_deletion_vectors()
+    snapshot = table.snapshot()
     vectors = tuple(
         VectorUpdate(file, _ROWS_OF_A_DAY, Bitmap(range(0, _ROWS_OF_A_DAY, 7)))
         for file in snapshot.files.entries()
         if file.add["partitionValues"]["day"] != _DAYS[0]
     )
-    _commit(snapshot, Change(Operation("DELETE", reads=ReadSet(Always())), vector_updates=vectors))
+    change = Change(Operation("DELETE", reads=ReadSet(Always())), vector_updates=vectors)
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), change, uncommitted)
 
 
 def _picture(data: bytes, parts: Iterable[tuple[int, str, str]]) -> Table:
@@ -185,26 +189,3 @@ def _show_sizes(tour: Tour) -> list[dict[str, Any]]:
         found.append({"deleted": name, "rows": deleted, "bytes": size, "bits_per_row": bits})
     tour.table(found, "deleted", "rows", "bytes", "bits_per_row=bits per row")
     return found
-
-
-def _data_file(snapshot: Snapshot, number: int, day: str) -> dict[str, Any]:
-    ids = range(number * _ROWS_OF_A_DAY, (number + 1) * _ROWS_OF_A_DAY)
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"id": ids, "amount": [i / 100 for i in ids]}), sink)
-    data = sink.getvalue()
-    path = f"day={day}/part-{number:05d}.parquet"
-    snapshot.storage.write_if_absent(path, data.to_pybytes())
-    footer = pq.read_metadata(pa.BufferReader(data))
-    return {
-        "path": path,
-        "partitionValues": {"day": day},
-        "size": data.size,
-        "modificationTime": 1_769_000_000_000,
-        "dataChange": True,
-        "stats": statistics_json(file_statistics(snapshot.metadata, footer, tight_bounds=True)),
-    }
-
-
-def _commit(snapshot: Snapshot, change: Change) -> None:
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        commit(Base.of(snapshot), change, uncommitted)

@@ -112,9 +112,10 @@ def show_story(tour: Tour, *, iceberg: bool) -> dict[str, Any]:
     tour.output.note("Small tables, real engines; every number below is computed as you watch.")
     if missing:
         tour.output.note((f"No Iceberg steps: {missing}.", "yellow"))
-    catalog = {"warehouse": tour.path("warehouse"), "conf": _CONF} if version else None
+    opened = {"conf": _CONF, "sql": True}
+    catalog = {"warehouse": tour.path("warehouse"), **opened} if version else None
     with ExitStack() as stack:
-        started = on_spark(tour.output, tour.path("orders"), catalog, {"conf": _CONF})
+        started = on_spark(tour.output, tour.path("orders"), catalog, opened)
         try:
             spark = stack.enter_context(started)
         except EngineError as error:
