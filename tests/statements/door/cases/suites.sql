@@ -361,7 +361,6 @@ SHOW TABLES
 spark.catalog.refreshTable("t")
 REFRESH TABLE t
 spark.catalog.cacheTable("t")
-spark.catalog.isCached("t")
 spark.catalog.refreshTable("t")
 DELETE FROM t WHERE id = 1
 SELECT count(*) FROM t
