@@ -130,7 +130,10 @@ def _load(spark: SparkSession) -> Java:
 
 
 def _parsed(spark: SparkSession, text: str) -> Java | None:
-    explain = explained(text)
+    try:
+        explain = explained(text)
+    except InvalidArgumentError:
+        explain = None  # told with the position, where the statement itself is read
     found = utilities.statement(spark, text if explain is None else explain[1])
     if found is None:
         return None
