@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import conversion, core, delta, iceberg, maintain, resolve, writes  # noqa: F401  (they register their benchmarks)
+from benchmarks import conversion, core, delta, door, iceberg, maintain, resolve, writes  # noqa: F401  (they register their benchmarks)
 from benchmarks.runner import REGISTRY, machine, report, run
 
 
