@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,7 @@ from delvec import DeltaTable, IcebergTable, peers
 from delvec import calls as spellings
 from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
-from delvec.errors import DelvecError, UnknownNameError
+from delvec.errors import DelvecError, InvalidArgumentError, UnknownNameError
 from tests.delta.builder import small_table
 
 # The public methods of delta-spark's DeltaTable and its merge builder.
@@ -76,6 +77,16 @@ def test_a_name_of_others_is_an_attribute_error_with_the_method_that_was_meant(
             getattr(owner, name)
         assert isinstance(caught.value, DelvecError)
         assert hint in str(caught.value.hint)
+
+
+def test_methods_of_deltalake_that_are_properties_here_are_explained(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    table: Any = DeltaTable(tmp_path)
+    for name in ("schema", "protocol", "version"):
+        told = rf"(?s){name} is a property.*write t\.{name}"
+        with pytest.raises(InvalidArgumentError, match=told):
+            getattr(table, name)()
+    assert (type(table.version + 0), json.dumps(table.version)) == (int, "2")
 
 
 def test_names_that_python_itself_looks_for_are_plain_attribute_errors(tmp_path: Path) -> None:

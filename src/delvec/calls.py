@@ -222,6 +222,13 @@ def explain_name(
     return error
 
 
+def called_property(name: str) -> InvalidArgumentError:
+    """Return the error for a property that is called, as deltalake's method of that name."""
+    return InvalidArgumentError(
+        f"{name} is a property, and no method", hint=f"write t.{name}, without parentheses"
+    )
+
+
 def _explain_attribute(self: object, name: str) -> None:
     raise explain_name(type(self), name)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from delvec.calls import called_property
 from delvec.delta.schema.metadata import Property
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.format import did_you_mean
@@ -162,6 +163,12 @@ class Protocol:
     min_writer_version: int
     reader_features: frozenset[str] = frozenset()
     writer_features: frozenset[str] = frozenset()
+
+    if not TYPE_CHECKING:  # for t.protocol(), as deltalake has it; to a type checker it is none
+
+        def __call__(self) -> None:
+            """Explain that there is nothing to call."""
+            raise called_property("protocol")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Protocol:

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from delvec.calls import called_property
 from delvec.documents import parse_json, whole_number
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.format import did_you_mean
@@ -139,6 +140,12 @@ class StructType:
     """
 
     fields: tuple[Field, ...]
+
+    if not TYPE_CHECKING:  # for t.schema(), as deltalake has it; to a type checker it is none
+
+        def __call__(self) -> None:
+            """Explain that there is nothing to call."""
+            raise called_property("schema")
 
     @property
     def names(self) -> tuple[str, ...]:

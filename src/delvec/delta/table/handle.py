@@ -17,7 +17,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.calls import Explained
+from delvec.calls import Explained, called_property
 from delvec.delta.alter.operations import is_table
 from delvec.delta.check.report import LOG_DAMAGE
 from delvec.delta.log.history import find_version_at
@@ -53,6 +53,15 @@ _ICEBERG: Final = re.compile(r"metadata/(?:version-hint\.text|[^/]+\.metadata\.j
 _NAME: Final = re.compile(r"\w+(?:\.\w+){1,2}")
 # DataFrames whose columns are known: a service may ask for one each second, for years.
 _KEPT: Final = 1000
+
+
+class _Version(int):
+    """A version; `t.version()`, as deltalake has it, is explained."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(self) -> None:
+            raise called_property("version")
 
 
 @dataclass(frozen=True)
@@ -196,7 +205,7 @@ class TableHandle(metaclass=Explained):
     @property
     def version(self) -> int:
         """The newest version."""
-        return self.snapshot().version
+        return _Version(self.snapshot().version)
 
     @property
     def schema(self) -> StructType:
