@@ -190,7 +190,7 @@ SPEAKERS = {
     *("iceberg.maintain.procedures", "iceberg.search.key_index", "spark.engine"),
     *(f"spark.delta.maintain.{each}" for each in ("optimize", "rewrite_files", "traces")),
     *(f"spark.delta.write.{each}" for each in ("append", "clauses", "update")),
-    *("spark.delta.scan.conditions", "spark.positions", "statements.run"),
+    *("spark.delta.scan.conditions", "spark.positions", "door.run"),
 }
 
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
     from delvec.door.door import enable_sql
+    from delvec.door.run import sql
     from delvec.door.sessions import configure, session
     from delvec.errors import DelvecError
     from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
-    from delvec.statements.run import sql
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -71,7 +71,7 @@ _HOMES = {
     "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
     "session": "delvec.door.sessions",
-    "sql": "delvec.statements.run",
+    "sql": "delvec.door.run",
 }
 
 

@@ -25,6 +25,9 @@ public class Parser extends AbstractFunction2 {
                 "RESOLVE"
               }));
 
+  private static final Set MODES =
+      new HashSet(Arrays.asList(new Object[] {"EXTENDED", "CODEGEN", "COST", "FORMATTED"}));
+
   public Object apply(Object session, Object parser) {
     try {
       ClassLoader loader = parser.getClass().getClassLoader();
@@ -70,6 +73,11 @@ public class Parser extends AbstractFunction2 {
     String first = word(text, start);
     if (ALWAYS.contains(first)) {
       return true;
+    }
+    if (first.equals("EXPLAIN")) {
+      int next = skipped(text, start + first.length());
+      String mode = word(text, next);
+      return mayBeOurs(text.substring(MODES.contains(mode) ? next + mode.length() : next));
     }
     if (first.equals("DESCRIBE") || first.equals("DESC")) {
       String second = word(text, skipped(text, start + first.length()));

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
@@ -26,6 +27,9 @@ import scala.runtime.AbstractPartialFunction;
  */
 public class Rules extends AbstractFunction1 {
   public static final String CATALOG = "spark.sql.catalog.spark_catalog";
+  /** What marks the rows of a whole table, so that a view of them is known to show it. */
+  public static final TreeNodeTag TABLE = new TreeNodeTag("delvec.table");
+
   private final boolean early;
 
   public Rules(Boolean early) {
@@ -117,7 +121,10 @@ public class Rules extends AbstractFunction1 {
         DataSourceV2Relation relation = (DataSourceV2Relation) plan;
         if (relation.table() instanceof DeltaTable) {
           Object[] asked = {session, relation.table(), relation.options().asCaseSensitiveMap()};
-          return withOutput((LogicalPlan) Link.ask("read", asked), relation.output());
+          LogicalPlan rows =
+              withOutput((LogicalPlan) Link.ask("read", asked), relation.output());
+          rows.setTagValue(TABLE, relation.table());
+          return rows;
         }
       } else if (plan instanceof V2WriteCommand) {
         V2WriteCommand write = (V2WriteCommand) plan;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,6 +30,19 @@ def run(spark: SparkSession, key: int) -> Java:
         return jvm.to_seq(spark, [])
     made = spark.createDataFrame(rows, schema)._jdf.collectAsList()  # noqa: SLF001
     return jvm.to_seq(spark, list(made))
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """A statement: the columns of its result, and what returns its rows."""
+
+    title: str
+    schema: StructType
+    carry_out: Callable[[], Rows]
+
+    def of_spark(self, spark: SparkSession) -> Java:
+        """Return it as a command that Spark runs, and shows in EXPLAIN."""
+        return command(spark, self.title, self.schema, self.carry_out)
 
 
 def command(

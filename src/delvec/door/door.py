@@ -32,16 +32,15 @@ from delvec.door import (
     row_writes,
     utilities,
 )
-from delvec.door.known_tables import session_of_java
+from delvec.door.known_tables import CATALOG, OURS, session_of_java
 from delvec.door.refusals import thrown
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.statements.grammar import explained
 
 if TYPE_CHECKING:
     from delvec.spark.jvm import Java
 
-CATALOG: Final = "spark.sql.catalog.spark_catalog"
-_OURS: Final = "delvec.sql.DeltaCatalog"
 _CLASSES: Final = (
     "Link",
     "DeltaTable",
@@ -73,19 +72,19 @@ def enable_sql(spark: SparkSession) -> SparkSession:
     """
     jvm.require_running(spark, "enable_sql()")
     _require_free(spark)
-    if spark.conf.get(CATALOG, "") == _OURS:
+    if known_tables.is_open(spark):
         return spark
     _install(spark)
     opened = SparkSession(spark.sparkContext, jvm.session_of(spark).cloneSession())
-    opened.conf.set(CATALOG, _OURS)
+    opened.conf.set(CATALOG, OURS)
     # For `newSession`, which starts from the settings of the application.
-    spark.sparkContext._jsc.sc().conf().set(CATALOG, _OURS)  # noqa: SLF001
+    spark.sparkContext._jsc.sc().conf().set(CATALOG, OURS)  # noqa: SLF001
     return opened
 
 
 def require_open(spark: SparkSession, what: str) -> None:
     """Refuse a session that `enable_sql` has not opened."""
-    if spark.conf.get(CATALOG, "") != _OURS:
+    if not known_tables.is_open(spark):
         raise InvalidArgumentError(
             f"{what} needs a session whose SQL knows Delta tables",
             hint="open it: spark = delvec.enable_sql(spark)",
@@ -102,7 +101,7 @@ def _require_free(spark: SparkSession) -> None:
                 hint="use delvec.DeltaTable there, or start Spark without its jar",
             )
     catalog = spark.conf.get(CATALOG, "")
-    if catalog not in ("", "builtin", _OURS):
+    if catalog not in ("", "builtin", OURS):
         raise InvalidArgumentError(
             f"{CATALOG} is {catalog}, and delvec's catalog would hide it",
             hint="give that catalog another name, or use delvec.DeltaTable",
@@ -146,6 +145,22 @@ def _load(spark: SparkSession) -> Java:
     return link
 
 
+def _parsed(spark: SparkSession, text: str) -> Java | None:
+    try:
+        explain = explained(text)
+    except InvalidArgumentError:
+        explain = None  # told with the position, where the statement itself is read
+    found = utilities.statement(spark, text if explain is None else explain[1])
+    if found is None:
+        return None
+    plan = found.of_spark(spark)
+    if explain is None or found.title == utilities.REFUSED:
+        return plan
+    parser = jvm.session_of(spark).sessionState().sqlParser()
+    shown = parser.parsePlan(f"EXPLAIN {explain[0]} SELECT 1")
+    return shown.copy(plan, shown.mode())
+
+
 _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "load": known_tables.load,
     "open": known_tables.open_by_options,
@@ -161,14 +176,12 @@ _ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "abort staged": new_tables.abort_staged,
     "truncate": row_changes.truncate,
     "alter": alter_tables.alter,
-    "parse": utilities.statement,
+    "parse": _parsed,
 }
 
 
 _EARLY: Final[Mapping[str, Callable[[SparkSession, Any], Any]]] = {
-    "DeleteFromTable": row_changes.delete,
-    "UpdateTable": row_changes.update,
-    "MergeIntoTable": row_changes.merge,
+    **dict.fromkeys(row_changes.KINDS, row_changes.command_of),
     "CreateTableLikeCommand": new_tables.created_like,
     "ShowPartitions": relations.shown_partitions,
     "UnresolvedRelation": relations.by_name,

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from delvec.delta.table import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.jvm import Java, class_name
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
 
+CATALOG: Final = "spark.sql.catalog.spark_catalog"
+OURS: Final = "delvec.sql.DeltaCatalog"
 _KEPT: Final = 1000
 _WHOLE: Final = 32  # versions in memory: one with a million files takes hundreds of megabytes
 _AT_VERSION: Final = re.compile(r"(.+)@v(\d{1,18})")
@@ -66,6 +69,11 @@ class KnownTable(Known):
         self.held = partial(self.table.snapshot, self.snapshot.version)
 
 
+def is_open(spark: SparkSession) -> bool:
+    """Whether the door of a session is open."""
+    return spark.conf.get(CATALOG, "") == OURS
+
+
 def session_of_java(session: Java) -> SparkSession:
     """Return the session of an object of the JVM, which is the session."""
     running: Java = SparkSession._instantiatedSession  # noqa: SLF001
@@ -80,6 +88,11 @@ def session_of_java(session: Java) -> SparkSession:
 def known(table: Java) -> Known:
     """Return what a `DeltaTable.java` stands for."""
     return _tables[table.key()]
+
+
+def find(table: Java) -> Known | None:
+    """Return what a `DeltaTable.java` of any age stands for; None if it is forgotten."""
+    return _tables.get(table.key())
 
 
 def opened(table: Known) -> KnownTable:
@@ -160,6 +173,8 @@ def rows_of(spark: SparkSession, table: Java, options: Java) -> Java:  # noqa: A
 
 def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
     """Return the Delta table that a name in a statement means, if it means one."""
+    if not is_open(spark):
+        return _table_of_closed(spark, parts)
     state = jvm.session_of(spark).sessionState()
     manager = state.catalogManager()
     names = list(parts)
@@ -184,6 +199,18 @@ def table_of(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
         raise
     open_table = known(found) if class_name(found) == "DeltaTable" else None
     return open_table if isinstance(open_table, KnownTable) else None
+
+
+def _table_of_closed(spark: SparkSession, parts: Sequence[str]) -> KnownTable | None:
+    name = ".".join(map(quote_if_needed, parts))
+    try:
+        if len(parts) == 2 and parts[0].lower() == "delta" and "/" in parts[1]:
+            table = DeltaTable.for_path(spark, path_of(parts[1]))
+        else:
+            table = DeltaTable.for_name(spark, name)
+    except TableNotFoundError:
+        return None
+    return KnownTable(name, table.snapshot(), table, is_newest=True)
 
 
 def path_of(location: str) -> str:

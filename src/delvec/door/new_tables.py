@@ -1,4 +1,4 @@
-"""CREATE and REPLACE of Delta tables by Spark's catalog, and tables made of rows."""
+"""CREATE, REPLACE and CLONE of Delta tables by Spark's catalog, and tables made of rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from delvec.delta.table import DeltaTable
 from delvec.door.commands import Rows, command
 from delvec.door.known_tables import Known, java_table, known, path_of, shown_schema, table_of
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.delta.write.create import create_with_rows, with_rows
 from delvec.spark.engine import open_storage
 from delvec.spark.jvm import Java
 from delvec.spark.types import schema_of
+from delvec.statements.clauses import Cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -286,3 +288,48 @@ def register(spark: SparkSession, identifier: Java, path: str, *, is_external: b
     while f"apply$default${len(arguments) + 1}" in methods:
         arguments.append(getattr(module, f"apply$default${len(arguments) + 1}")())
     catalog.createTable(jvm.java_class(spark, f"{tables}.CatalogTable")(*arguments), False, False)
+
+
+def clone(
+    spark: SparkSession, source: DeltaTable, target: Sequence[str], given: Mapping[str, Any]
+) -> Rows:
+    """Clone a version of a table, register the clone, and tell its files as delta-spark does."""
+    name = ".".join(map(quote_if_needed, target))
+    is_path = len(target) == 2 and target[0].lower() in ("delta", "delvec")
+    identifier = None if is_path else identifier_of(spark, target)
+    location = target[1] if identifier is None else given.get("location")
+    path = path_of(location or default_location(spark, identifier))
+    exists = DeltaTable.is_delta_table(path, spark=spark) or (
+        identifier is not None and is_registered(spark, identifier)
+    )
+    if exists and given["if_not_exists"]:
+        return []
+    if exists and given["how"] == "replace":
+        raise UnsupportedFeatureError(
+            f"a clone does not replace {name}, which is there",
+            feature="CREATE OR REPLACE TABLE ... CLONE",
+            hint="DROP TABLE it, or clone to another name",
+        )
+    if exists:
+        raise InvalidArgumentError(f"there is a table {name} already", hint="clone to another name")
+    wanted = {key: given[key] for key in ("version", "timestamp") if key in given}
+    size = sum(source.arrow_files(**wanted)["size"].to_pylist())
+    files = source.arrow_files(**wanted).num_rows
+    source.clone(path, **wanted)
+    if properties := _parsed_properties(given.get("properties", ())):
+        DeltaTable.for_path(spark, path).set_properties(properties)
+    if identifier is not None:
+        register(spark, identifier, path, is_external=location is not None)
+    return [(size, files, 0, 0, 0, 0)]
+
+
+def _parsed_properties(texts: Sequence[str]) -> dict[str, str]:
+    """Return the properties of a list such as `'a' = 'b'`."""
+    found = {}
+    for text in texts:
+        cursor = Cursor(text, hint="TBLPROPERTIES ('name' = 'value')")
+        is_string = cursor.peek()[:1] in ("'", '"')
+        key = cursor.string() if is_string else ".".join(cursor.name())
+        cursor.expect("=")
+        found[key] = cursor.string()
+    return found

@@ -45,7 +45,9 @@ def by_path(spark: SparkSession, plan: Java) -> Java | None:
     maps = jvm.java_class(spark, "scala.jdk.javaapi.CollectionConverters")
     options = maps.asJava(plan.options())
     given = {str(key): str(options.get(key)) for key in list(options.keySet())}
-    given |= {"path": str(each) for each in jvm.items(plan.paths())}
+    paths = [str(each) for each in jvm.items(plan.paths())]
+    if paths:
+        given["path"] = paths[0]
     if plan.isStreaming():
         path = given.pop("path", None)
         if path is None:
@@ -54,11 +56,13 @@ def by_path(spark: SparkSession, plan: Java) -> Java | None:
             )
         return _stream(spark, path_of(path), given)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    found = parse_options(given if "timezone" in map(str.lower, given) else given | {"timeZone": zone})
+    found = parse_options(
+        given if "timezone" in map(str.lower, given) else given | {"timeZone": zone}
+    )
     known = ReadOptions(
         found.path, "rows", found.version, found.timestamp, found.columns, time_zone=zone
     )
-    if found != known or plan.paths().size() > 1 or plan.userSpecifiedSchema().isDefined():
+    if found != known or len(paths) > 1 or plan.userSpecifiedSchema().isDefined():
         return None
     snapshot = DeltaTable.for_path(spark, path_of(found.path)).snapshot(
         found.version, found.timestamp

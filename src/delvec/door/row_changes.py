@@ -6,15 +6,16 @@ returned is a command that Spark runs, and shows in EXPLAIN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec.door.commands import Rows, command
-from delvec.door.known_tables import KnownTable, known, opened, table_of
-from delvec.errors import InvalidArgumentError
+from delvec.door.known_tables import KnownTable, find, is_open, known, opened, table_of
+from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.catalyst import column_of, name_of, rebuild
@@ -31,22 +32,35 @@ _AFFECTED: Final = ("num_affected_rows",)
 _MERGED: Final = (*_AFFECTED, "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 
 
-def delete(spark: SparkSession, plan: Java) -> Java | None:
-    """Return the command for a DELETE of a Delta table; None if it is of another."""
-    found = _target(spark, plan.table())
-    return None if found is None else _delete(spark, plan, *found)
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A statement that changes rows, and how many figures its result has."""
+
+    title: str
+    figures: Sequence[str]
+    carry_out: Callable[[], WriteReport]
+
+    def rows(self) -> Rows:
+        """Carry it out; return the rows of its result."""
+        report = self.carry_out()
+        changed = (report.rows_updated, report.rows_deleted, report.rows_inserted)
+        return [(sum(changed), *changed)[: len(self.figures)]]
 
 
-def update(spark: SparkSession, plan: Java) -> Java | None:
-    """Return the command for an UPDATE of a Delta table; None if it is of another."""
-    found = _target(spark, plan.table())
-    return None if found is None else _update(spark, plan, *found)
+def command_of(spark: SparkSession, plan: Java) -> Java | None:
+    """Return the command for a DELETE, UPDATE or MERGE of a Delta table; None if of another."""
+    found = change_of(spark, plan)
+    if found is None:
+        return None
+    columns = StructType([StructField(name, LongType()) for name in found.figures])
+    return command(spark, found.title, columns, found.rows)
 
 
-def merge(spark: SparkSession, plan: Java) -> Java | None:
-    """Return the command for a MERGE INTO a Delta table; None if it is of another."""
-    found = _target(spark, plan.targetTable())
-    return None if found is None else _merge(spark, plan, *found)
+def change_of(spark: SparkSession, plan: Java) -> Change | None:
+    """Return what a statement changes; None if its table is none of Delta."""
+    kind = class_name(plan)
+    found = _target(spark, plan.targetTable() if kind == "MergeIntoTable" else plan.table())
+    return None if found is None else KINDS[kind](spark, plan, *found)
 
 
 def truncate(spark: SparkSession, table: Java) -> None:  # noqa: ARG001
@@ -63,67 +77,100 @@ def _target(
         relation, alias = relation.child(), str(relation.alias())
     if class_name(relation) != "UnresolvedRelation":
         return None
-    if alias is not None and alias.lower() == "where":
-        # Spark takes the word for an alias, and would change all rows.
-        raise InvalidArgumentError("the statement has a WHERE without a condition behind it")
+    require_condition(alias)
     parts = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
-    found = table_of(spark, parts)
-    if found is None and (shown := _shown_by(spark, parts)) is not None:
-        found = table_of(spark, [str(each) for each in jvm.items(shown.multipartIdentifier())])
+    view = _temporary_view(spark, parts)
+    found = table_of(spark, parts) if view is None else _shown_by(spark, view)
+    if view is not None and found is None:
+        raise TableNotFoundError(
+            f"{parts[0]} is a temporary view that does not show all rows and columns of a Delta"
+            " table, as its newest version has them",
+            table=parts[0],
+            hint="name the table",
+        )
     return None if found is None else (found, parts, alias)
 
 
-def _shown_by(spark: SparkSession, parts: Sequence[str]) -> Java | None:
-    """Return the relation of which a temporary view shows all columns and rows."""
-    state = jvm.session_of(spark).sessionState()
-    view = state.catalog().getRawTempView(parts[-1]) if len(parts) == 1 else None
-    if view is None or not view.isDefined():
+def require_condition(alias: str | None) -> None:
+    """Refuse a WHERE at the end: Spark takes the word for an alias, and would change all rows."""
+    if alias is not None and alias.lower() == "where":
+        raise InvalidArgumentError("the statement has a WHERE without a condition behind it")
+
+
+def _temporary_view(spark: SparkSession, parts: Sequence[str]) -> Java | None:
+    catalog = jvm.session_of(spark).sessionState().catalog()
+    view = catalog.getRawTempView(parts[0]) if len(parts) == 1 else None
+    return view.get() if view is not None and view.isDefined() else None
+
+
+def _shown_by(spark: SparkSession, view: Java) -> KnownTable | None:
+    """Return the Delta table of which a temporary view shows all rows and columns."""
+    meta = view.tableMeta()
+    if not meta.viewText().isDefined():
+        return _shown_by_rows(spark, view.plan().get())
+    plan = jvm.session_of(spark).sessionState().sqlParser().parsePlan(meta.viewText().get())
+    if (
+        class_name(plan) != "Project"
+        or class_name(plan.child()) != "UnresolvedRelation"
+        or [class_name(each) for each in jvm.items(plan.projectList())] != ["UnresolvedStar"]
+        or list(jvm.items(meta.viewReferredTempViewNames()))
+    ):
         return None
-    meta, manager = view.get().tableMeta(), state.catalogManager()
-    text = meta.viewText()
-    # In another database the words of the view would name another table.
-    here = [manager.currentCatalog().name(), *manager.currentNamespace()]
-    if not text.isDefined() or list(jvm.items(meta.viewCatalogAndNamespace())) != here:
+    parts = [str(each) for each in jvm.items(plan.child().multipartIdentifier())]
+    # Where the view was made: in the current database its words may name another table.
+    place = [str(each) for each in jvm.items(meta.viewCatalogAndNamespace())]
+    found = table_of(spark, parts if len(parts) > 1 else [*place, *parts])
+    names = tuple(meta.schema().fieldNames())  # of the view, which may have given others
+    return None if found is None or found.snapshot.metadata.schema.names != names else found
+
+
+def _shown_by_rows(spark: SparkSession, plan: Java) -> KnownTable | None:
+    """Return the table that a DataFrame of the door reads as it is."""
+    while class_name(plan) in ("View", "SubqueryAlias"):
+        plan = plan.child()
+    if not is_open(spark):
         return None
-    plan = state.sqlParser().parsePlan(text.get())
-    if class_name(plan) != "Project" or class_name(plan.child()) != "UnresolvedRelation":
+    table = plan.getTagValue(jvm.java_class(spark, "delvec.sql.Rules").TABLE)
+    found = find(table.get()) if table.isDefined() else None
+    if not isinstance(found, KnownTable) or not found.is_newest or found.changes is not None:
         return None
-    listed = [class_name(each) for each in jvm.items(plan.projectList())]
-    return plan.child() if listed == ["UnresolvedStar"] else None
+    return found
 
 
 def _delete(
     spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Java:
+) -> Change:
     condition = _condition(spark, plan.condition(), parts, alias)
+    name = _full_name(spark, parts, alias)
 
-    def carry_out() -> Rows:
-        with called(alias or parts[-1]):
-            return [(found.table.delete(condition).rows_deleted,)]
+    def carry_out() -> WriteReport:
+        with called(*name):
+            return found.table.delete(condition)
 
-    return command(spark, f"DELETE {found.name}", _longs(_AFFECTED), carry_out)
+    return Change(f"DELETE {found.name}", _AFFECTED, carry_out)
 
 
 def _update(
     spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Java:
+) -> Change:
     given = plan.condition()
     condition = None
     if given.isDefined():
         condition = _condition(spark, given.get(), parts, alias)
     rename = _renaming(spark, [(parts, alias, None)])
     values = _assigned(spark, plan.assignments(), rename)
+    name = _full_name(spark, parts, alias)
 
-    def carry_out() -> Rows:
-        with called(alias or parts[-1]):
-            return [(found.table.update(values, condition).rows_updated,)]
+    def carry_out() -> WriteReport:
+        with called(*name):
+            return found.table.update(values, condition)
 
-    return command(spark, f"UPDATE {found.name}", _longs(_AFFECTED), carry_out)
+    return Change(f"UPDATE {found.name}", _AFFECTED, carry_out)
 
 
 def _merge(
     spark: SparkSession, plan: Java, found: KnownTable, parts: tuple[str, ...], alias: str | None
-) -> Java:
+) -> Change:
     source, source_parts, source_alias = _source(spark, plan.sourceTable())
     target_name = alias or parts[-1]
     source_name = source_alias or (source_parts[-1] if source_parts else "__source")
@@ -149,17 +196,15 @@ def _merge(
         spark, "spark.databricks.delta.schema.autoMerge.enabled"
     )
 
-    def carry_out() -> Rows:
+    def carry_out() -> WriteReport:
         builder = found.table.merge(
             source(), on, source_alias=source_name, target_alias=target_name, merge_schema=evolves
         )
         for method, arguments in clauses:
             builder = getattr(builder, method)(**arguments)
-        report: WriteReport = builder.execute()
-        figures = (report.rows_updated, report.rows_deleted, report.rows_inserted)
-        return [(sum(figures), *figures)]
+        return builder.execute()
 
-    return command(spark, f"MERGE INTO {found.name}", _longs(_MERGED), carry_out)
+    return Change(f"MERGE INTO {found.name}", _MERGED, carry_out)
 
 
 def _source(
@@ -193,6 +238,15 @@ def _clauses(
             "InsertStarAction": "insert_all",
         }[kind]
         yield f"when_{of}_{what}", arguments
+
+
+def _full_name(spark: SparkSession, parts: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
+    """Return the name of which subqueries may say each end."""
+    if alias is not None or _temporary_view(spark, parts) is not None:
+        return (alias or parts[-1],)
+    if len(parts) == 1:
+        parts = (spark.catalog.currentDatabase(), *parts)
+    return parts if parts[0].lower() == "spark_catalog" else ("spark_catalog", *parts)
 
 
 def _condition(
@@ -257,5 +311,9 @@ def _is_on(spark: SparkSession, key: str) -> bool:
     return (spark.conf.get(key, None) or "").lower() == "true"
 
 
-def _longs(names: Sequence[str]) -> StructType:
-    return StructType([StructField(name, LongType()) for name in names])
+KINDS: Final[Mapping[str, Callable[..., Change]]] = {
+    "DeleteFromTable": _delete,
+    "UpdateTable": _update,
+    "MergeIntoTable": _merge,
+}
+"""How the statements are read, by their classes in Spark."""

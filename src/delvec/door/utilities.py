@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import DataType, StructType
 
 from delvec.delta.table import DeltaTable
-from delvec.door.clones import clone
-from delvec.door.commands import Rows, command
+from delvec.door.commands import Command, Rows
 from delvec.door.known_tables import path_of, table_of
-from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.door.new_tables import clone
+from delvec.errors import (
+    InvalidArgumentError,
+    MissingDependencyError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from delvec.identifiers import quote_if_needed
 from delvec.spark.expressions import is_of_spark
 from delvec.statements.grammar import Parsed, parse
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.write.report import WriteReport
-    from delvec.spark.jvm import Java
+    from delvec.iceberg.table import IcebergTable
 
 _SIZES: Final = (
     "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
@@ -71,6 +76,8 @@ _DETAIL: Final = (
     " tableFeatures ARRAY<STRING>"
 )
 
+REFUSED: Final = "STATEMENT"
+"""The title of a command that only raises an error."""
 # Newer versions of Spark have a grammar for these too, for tables of other catalogs.
 _ALSO_OF_SPARK: Final = ("ADD CONSTRAINT", "DROP CONSTRAINT")
 
@@ -83,7 +90,7 @@ class Utility:
     carry_out: Callable[[SparkSession, Parsed], Rows]
 
 
-def statement(spark: SparkSession, text: str) -> Java | None:
+def statement(spark: SparkSession, text: str) -> Command | None:
     """Return the command for a statement outside of Spark's grammar; None if it is none."""
     try:
         parsed = parse(text)
@@ -96,7 +103,7 @@ def statement(spark: SparkSession, text: str) -> Java | None:
         def refuse() -> Rows:
             raise refused
 
-        return command(spark, "STATEMENT", StructType([]), refuse)
+        return Command(REFUSED, StructType([]), refuse)
     if parsed is None or (
         parsed.kind in _ALSO_OF_SPARK
         and table_of(spark, parsed.table) is None
@@ -106,7 +113,7 @@ def statement(spark: SparkSession, text: str) -> Java | None:
     utility = UTILITIES[parsed.kind]
     schema = DataType.fromDDL(utility.columns) if utility.columns else StructType([])
     name = ".".join(map(quote_if_needed, parsed.table))
-    return command(spark, f"{parsed.kind} {name}", schema, lambda: utility.carry_out(spark, parsed))  # type: ignore[arg-type]
+    return Command(f"{parsed.kind} {name}", schema, lambda: utility.carry_out(spark, parsed))  # type: ignore[arg-type]
 
 
 def _table(spark: SparkSession, parts: tuple[str, ...]) -> DeltaTable:
@@ -296,7 +303,35 @@ def _clone(spark: SparkSession, parsed: Parsed) -> Rows:
 
 
 def _check(spark: SparkSession, parsed: Parsed) -> Rows:
-    return _told(_table(spark, parsed.table).check(repair=parsed.given["repair"]))
+    if table_of(spark, parsed.table) is not None or (iceberg := _iceberg(spark, parsed)) is None:
+        return _told(_table(spark, parsed.table).check(repair=parsed.given["repair"]))
+    if parsed.given["repair"]:
+        raise UnsupportedFeatureError(
+            f"CHECK TABLE repairs Delta tables only, and {iceberg.name} is one of Iceberg",
+            feature="CHECK TABLE ... REPAIR of Iceberg tables",
+            hint=f"CHECK TABLE {iceberg.name} tells what is wrong",
+        )
+    return _told(iceberg.check())
+
+
+def _resolve(spark: SparkSession, parsed: Parsed) -> Rows:
+    table = _iceberg(spark, parsed)
+    if table is None:
+        name = ".".join(map(quote_if_needed, parsed.table))
+        raise TableNotFoundError(
+            f"{name} is not an Iceberg table", table=name, hint="RESOLVE catalog.database.table"
+        )
+    return _told(table.resolve(**parsed.given))
+
+
+def _iceberg(spark: SparkSession, parsed: Parsed) -> IcebergTable | None:
+    """Return the Iceberg table that a name means, if it means one."""
+    from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
+
+    try:
+        return IcebergTable.for_name(spark, ".".join(map(quote_if_needed, parsed.table)))
+    except (InvalidArgumentError, MissingDependencyError, TableNotFoundError):
+        return None
 
 
 def _traces(spark: SparkSession, parsed: Parsed) -> Rows:
@@ -324,4 +359,5 @@ UTILITIES: Final[Mapping[str, Utility]] = {
     "CLONE": Utility(_CLONED, _clone),
     "CHECK TABLE": Utility("report STRING", _check),
     "TRACES": Utility("report STRING", _traces),
+    "RESOLVE": Utility("report STRING", _resolve),
 }

@@ -1,1 +1,1 @@
-"""SQL by its words: clauses, statements outside of Spark's grammar, and `delvec.sql`."""
+"""SQL by its words: clauses, and statements outside of Spark's grammar."""

@@ -7,6 +7,8 @@ of these is nobody's business here: Spark's own parser gets it as it is.
     Parsed(kind='VACUUM', table=('db', 'orders'), given={'retain': 240, 'dry_run': True})
     >>> parse("DESCRIBE HISTORY delta.`/lake/orders` LIMIT 3")
     Parsed(kind='DESCRIBE HISTORY', table=('delta', '/lake/orders'), given={'limit': 3})
+    >>> parse("VACUUM '/lake/orders' FULL RETAIN 1.5 HOURS").table
+    ('delta', '/lake/orders')
     >>> parse("SELECT 1")
 """
 
@@ -40,6 +42,19 @@ def parse(text: str) -> Parsed | None:
     return None
 
 
+def explained(text: str) -> tuple[str, str] | None:
+    """Return the mode of an EXPLAIN and the statement behind it; None if it is none.
+
+    >>> explained("EXPLAIN FORMATTED VACUUM t"), explained("EXPLAIN VACUUM t")
+    (('FORMATTED', 'VACUUM t'), ('', 'VACUUM t'))
+    """
+    cursor = Cursor(text, hint="EXPLAIN FORMATTED OPTIMIZE db.orders")
+    if not cursor.takes("EXPLAIN"):
+        return None
+    mode = next((word for word in _MODES if cursor.takes(word)), "")
+    return mode, cursor.rest()
+
+
 def _optimize(cursor: Cursor) -> Parsed:
     table = cursor.name()
     given: dict[str, Any] = {"full": cursor.takes("FULL")}
@@ -62,7 +77,7 @@ def _reorg(cursor: Cursor) -> Parsed:
 
 def _vacuum(cursor: Cursor) -> Parsed:
     given: dict[str, Any] = {}
-    table = cursor.name()
+    table = ("delta", cursor.string()) if cursor.peek()[:1] in ("'", '"') else cursor.name()
     while not cursor.is_at_end:
         if cursor.takes("RETAIN"):
             given["retain"] = cursor.number()
@@ -179,6 +194,27 @@ def _traces(cursor: Cursor) -> Parsed:
     return Parsed("TRACES", table, {"where": cursor.rest()})
 
 
+def _resolve(cursor: Cursor) -> Parsed:
+    cursor.takes("TABLE")
+    table = cursor.name()
+    given: dict[str, Any] = {}
+    while not cursor.is_at_end:
+        if cursor.takes("FROM"):
+            given["staging"] = cursor.word()
+        elif cursor.takes("INTO"):
+            given["target"] = cursor.word()
+        elif cursor.takes("ON"):
+            given["keys"] = cursor.columns()
+        elif cursor.takes("VERIFY"):
+            given["verify"] = cursor.word().lower()
+        elif cursor.takes("DRY", "RUN"):
+            given["dry_run"] = True
+        else:
+            cursor.refuse("expected FROM branch, INTO branch, ON (keys), VERIFY rows or DRY RUN")
+    return Parsed("RESOLVE", table, given)
+
+
+_MODES: Final = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 _STATEMENTS: Final[Mapping[str, Callable[[Cursor], Parsed | None]]] = {
     "OPTIMIZE": _optimize,
     "REORG": _reorg,
@@ -197,4 +233,5 @@ _STATEMENTS: Final[Mapping[str, Callable[[Cursor], Parsed | None]]] = {
     "REPLACE TABLE": _clone("replace"),
     "CHECK TABLE": _check,
     "TRACES OF": _traces,
+    "RESOLVE": _resolve,
 }

@@ -6,7 +6,8 @@ is the child: a JVM without delta-spark in which the door of delvec is open. It 
 input, a line each, and prints what came of them.
 
 A step is a statement of SQL, or an expression of Python that begins with `spark.`. In both `$W`
-is the folder of the case, in which the tables of its database are as well.
+is the folder of the case, in which the tables of its database are as well, and `$D` the name of
+that database.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def perform(spark: SparkSession, name: str, folder: str, steps: Iterable[str]) -
     spark.sql(f"CREATE DATABASE {name} LOCATION '{folder}/db'")
     spark.sql(f"USE {name}")
     try:
-        return [_plain(_outcome(spark, step.replace("$W", folder)), folder) for step in steps]
+        return [
+            _plain(_outcome(spark, step.replace("$W", folder).replace("$D", name)), folder)
+            for step in steps
+        ]
     finally:
         spark.sql("USE default")
         spark.catalog.clearCache()

@@ -78,6 +78,15 @@ DELETE FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.id = t.id)
 DELETE FROM t x WHERE EXISTS (SELECT 1 FROM s WHERE s.id = x.id AND s.v = 200)
 ~ DELETE FROM t x WHERE id = 2
 
+# changes with EXISTS, correlated by the database
+@T
+@S
+DELETE FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.id = $D.t.id AND s.id = 2)
+~ DELETE FROM t WHERE id = 2
+UPDATE $D.t SET v = 0 WHERE EXISTS (SELECT 1 FROM s WHERE s.id = spark_catalog.$D.t.id)
+~ UPDATE t SET v = 0 WHERE id = 4
+DELETE FROM t WHERE $D.t.id = 1
+
 # delete with NOT EXISTS, correlated
 @T
 @S
@@ -304,3 +313,57 @@ UPDATE t SET v = 1 WHERE id = 1000
 # explain update runs nothing
 @T
 spark.sql("EXPLAIN UPDATE t SET v = 0").count()
+
+# a WHERE without a condition
+@T
+DELETE FROM t WHERE
+UPDATE t SET v = 1 WHERE
+SELECT count(*) FROM t
+
+# temporary views of DataFrames as targets
+@T
+@S
+spark.table("t").createOrReplaceTempView("v")
+DELETE FROM v WHERE id = 1
+UPDATE v SET v = 0 WHERE id = 2
+MERGE INTO v USING s ON v.id = s.id WHEN MATCHED THEN UPDATE SET s = s.s
+spark.read.format("delta").load("$W/db/t").createOrReplaceTempView("w")
+DELETE FROM w WHERE id = 3
+spark.table("t").where("id > 1").createOrReplaceTempView("x")
+DELETE FROM x WHERE id = 4
+spark.table("t").select("id").createOrReplaceTempView("y")
+DELETE FROM y WHERE id = 4
+spark.table("t").selectExpr("id AS a", "v AS b", "s AS c").createOrReplaceTempView("z")
+DELETE FROM z WHERE a = 4
+SELECT * FROM t ORDER BY id
+
+# temporary views of some columns as targets
+@T
+CREATE TEMP VIEW a AS SELECT id, v FROM t
+DELETE FROM a WHERE id = 1
+UPDATE a SET v = 7 WHERE id = 2
+CREATE TEMP VIEW b AS SELECT id AS x, v, s FROM t
+DELETE FROM b WHERE x = 3
+CREATE TEMP VIEW c AS SELECT v, s, id FROM t
+DELETE FROM c WHERE id = 3
+CREATE TEMP VIEW d AS SELECT id, v, s FROM t
+DELETE FROM d WHERE id = 3
+UPDATE d SET v = 7 WHERE id = 4
+SELECT * FROM t ORDER BY id
+
+# temporary views with names of their own as targets
+! delta-spark takes the names of the view
+@T
+CREATE TEMP VIEW v (v, id, s) AS SELECT * FROM t
+DELETE FROM v WHERE id = 1
+SELECT count(*) FROM t
+
+# temporary views of another database as targets
+@T
+CREATE TEMP VIEW v AS SELECT * FROM t
+CREATE DATABASE IF NOT EXISTS other_of_views
+USE other_of_views
+DELETE FROM v WHERE id = 1
+UPDATE v SET v = 1
+USE default
+SELECT count(*) FROM v

@@ -251,11 +251,35 @@ OPTIMIZE p ZORDER BY (nope)
 @P
 OPTIMIZE p WHERE id = 1
 
-# explain optimize runs nothing
+# explain runs nothing
+! delta-spark has no EXPLAIN of statements outside of Spark's grammar
 @T
-INSERT INTO t VALUES (5, 5, '5')
+@S
 spark.sql("EXPLAIN OPTIMIZE t").count()
-spark.sql("DESCRIBE HISTORY t").count()
+spark.sql("EXPLAIN FORMATTED VACUUM t RETAIN 0 HOURS").count()
+spark.sql("EXPLAIN EXTENDED RESTORE t TO VERSION AS OF 0").count()
+spark.sql("EXPLAIN DESCRIBE HISTORY t").count()
+SELECT count(*) FROM t
+
+# explain of changes runs nothing
+@T
+@S
+spark.sql("EXPLAIN FORMATTED INSERT INTO t VALUES (9, 9, 'x')").count()
+spark.sql("EXPLAIN EXTENDED INSERT OVERWRITE t SELECT * FROM s").count()
+spark.sql("EXPLAIN MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE").count()
+spark.sql("EXPLAIN FORMATTED UPDATE t SET v = 0").count()
+spark.sql("EXPLAIN EXTENDED DELETE FROM t").count()
+spark.sql("EXPLAIN CREATE OR REPLACE TABLE t USING delta AS SELECT 1 AS a").count()
+spark.sql("EXPLAIN CREATE TABLE new USING delta AS SELECT 1 AS a").count()
+spark.sql("EXPLAIN TRUNCATE TABLE t").count()
+spark.sql("EXPLAIN ALTER TABLE t ADD COLUMNS (z INT)").count()
+SELECT * FROM t ORDER BY id
+
+# vacuum of a path, fractions, FULL
+@T
+spark.sql("VACUUM '$W/db/t' RETAIN 200.5 HOURS DRY RUN").columns
+spark.sql("VACUUM t FULL").columns
+spark.sql("VACUUM t LITE RETAIN 168.5 HOURS").columns
 
 # vacuum
 @T

@@ -306,7 +306,7 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 ALIAS: Final = "t"
 """What conditions and values may call the table, as those of a merge do."""
-_alias: Final = ContextVar("alias", default=ALIAS)
+_alias: Final = ContextVar[tuple[str, ...]]("alias", default=(ALIAS,))
 _T = TypeVar("_T")
 
 
@@ -347,9 +347,12 @@ def to_sql(where: str | Column) -> str:
 
 
 @contextmanager
-def called(alias: str) -> Iterator[None]:
-    """Let conditions and values call the table by another name than `t`, as a statement does."""
-    token = _alias.set(alias)
+def called(*name: str) -> Iterator[None]:
+    """Let conditions and values call the table by another name than `t`, as a statement does.
+
+    Where the name has parts, each end of it is a name of the table.
+    """
+    token = _alias.set(name)
     try:
         yield
     finally:
@@ -358,14 +361,22 @@ def called(alias: str) -> Iterator[None]:
 
 def alias_in(schema: StructType) -> str | None:
     """Return the alias of a table; none if it has a column of that name, whose fields are meant."""
-    alias = _alias.get()
+    alias = _alias.get()[-1]
     return None if alias.lower() in {name.lower() for name in schema.names} else alias
 
 
 def aliased(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows of a table under its alias, for a condition or values that follow."""
-    alias = alias_in(schema)
-    return rows if alias is None else rows.alias(alias)
+    alias, qualifier = alias_in(schema), _alias.get()[:-1]
+    if alias is None or not qualifier:
+        return rows if alias is None else rows.alias(alias)
+    spark, catalyst = rows.sparkSession, "org.apache.spark.sql.catalyst"
+    identifier = jvm.java_class(spark, f"{catalyst}.AliasIdentifier")(
+        alias, jvm.to_seq(spark, qualifier)
+    )
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    aliases = jvm.java_class(spark, f"{catalyst}.plans.logical.SubqueryAlias")
+    return jvm.frame_of(spark, aliases(identifier, plan))
 
 
 def rebind_columns(

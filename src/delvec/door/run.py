@@ -1,4 +1,4 @@
-"""`delvec.sql`: DELETE statements, parsed by Spark, carried out by delvec."""
+"""`delvec.sql`: statements of delvec's in any classic session, whether its door is open or not."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 from delvec.calls import describe_value, explained_call
-from delvec.delta.table import DeltaTable
 from delvec.delta.write.report import WriteReport
+from delvec.door import row_changes, utilities
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
@@ -25,16 +26,16 @@ from delvec.iceberg.write.key_predicates import Condition
 from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
-from delvec.spark.catalyst import column_of, name_of, rebuild
+from delvec.spark.catalyst import column_of, expression_of, name_of, rebuild
 from delvec.spark.failures import translate_errors
-from delvec.spark.jvm import class_name
+from delvec.spark.jvm import Java, class_name
 
 _CASE: Final = "spark.sql.caseSensitive"
 
 
 @dataclass(frozen=True, eq=False)
 class DeleteStatement:
-    """A DELETE, with the name of the table in parts.
+    """A DELETE.
 
     Attributes:
         qualifier: The name that qualifies columns in subqueries of the condition: the alias, or
@@ -43,53 +44,49 @@ class DeleteStatement:
             have no qualifiers any more.
     """
 
-    table: tuple[str, ...]
     qualifier: tuple[str, ...]
     condition: Column | None
 
 
-def parse_statement(spark: SparkSession, statement: str) -> DeleteStatement | str:
-    """Parse a statement by the session's parser; nothing is resolved or run.
-
-    Of any other statement, return the name of its class in Spark, such as `UpdateTable`.
-    """
+def _bound(spark: SparkSession, plan: Java, args: dict[str, Any] | list[Any]) -> Java:
+    """Return a plan with values for its parameters, as expressions: none can become syntax."""
     with translate_errors("of the statement"):
-        plan = jvm.session_of(spark).sessionState().sqlParser().parsePlan(statement)
-    kind = class_name(plan)
-    if kind == "UnresolvedWith" and class_name(plan.child()) == "DeleteFromTable":
-        raise UnsupportedFeatureError(
-            "DELETE after WITH is not carried out",
-            feature="WITH ... DELETE",
-            hint="write the query as a subquery: WHERE id IN (SELECT ...)",
-        )
-    if kind != "DeleteFromTable":
-        return kind
-    relation, alias = plan.table(), None
+        values = list(args.values() if isinstance(args, dict) else args)
+        given = [jvm.to_seq(spark, [expression_of(spark, lit(value)) for value in values])]
+        how = "Pos"
+        if isinstance(args, dict):
+            how, given = "Name", [jvm.to_seq(spark, list(args)), *given]
+        query = jvm.java_class(spark, f"{_ANALYSIS}.{how}ParameterizedQuery")(plan, *given)
+        return jvm.java_class(spark, f"{_ANALYSIS}.BindParameters").apply(query)
+
+
+def _target(plan: Java) -> tuple[tuple[str, ...], str | None]:
+    """Return the name of the table that a statement changes, in parts, and its alias."""
+    relation = plan.targetTable() if class_name(plan) == "MergeIntoTable" else plan.table()
+    alias = None
     if class_name(relation) == "SubqueryAlias":
         relation, alias = relation.child(), str(relation.alias())
-        if alias.lower() == "where":
-            # Spark takes the word for an alias, and deletes all rows.
-            raise InvalidArgumentError("the DELETE has a WHERE without a condition behind it")
     if class_name(relation) != "UnresolvedRelation":
         raise UnsupportedFeatureError(
-            "the table of this DELETE is not written as a name",
+            "the table of this statement is not written as a name",
             feature="IDENTIFIER()",
             hint="name the table, such as catalog.database.table",
         )
-    table = tuple(str(each) for each in jvm.items(relation.multipartIdentifier()))
+    return tuple(str(each) for each in jvm.items(relation.multipartIdentifier())), alias
+
+
+def _delete_statement(
+    spark: SparkSession, plan: Java, table: tuple[str, ...], alias: str | None
+) -> DeleteStatement:
     condition = plan.condition()
     if class_name(condition) == "Literal" and condition.value() is True:
-        return DeleteStatement(table, (), None)
+        return DeleteStatement((), None)
     qualifier = table if alias is None else (alias,)
     subqueries = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
     has_subquery = jvm.java_class(spark, subqueries).hasSubquery(condition)
     plain = rebuild(spark, condition, partial(_unqualified, spark, qualifier))
     column = column_of(spark, condition if plain is None else plain)
-    return DeleteStatement(table, qualifier if has_subquery else (), column)
-
-
-def is_temporary_view(spark: SparkSession, name: str) -> bool:
-    return bool(jvm.session_of(spark).sessionState().catalog().getRawTempView(name).isDefined())
+    return DeleteStatement(qualifier if has_subquery else (), column)
 
 
 def _unqualified(
@@ -112,41 +109,47 @@ def _unqualified(
 
 
 _BRANCH: Final = "branch_"
-# What Spark would carry out otherwise than delvec, or not at all.
-_REFUSED: Final = {
-    "UpdateTable": ("UPDATE", "DeltaTable.update(), or IcebergTable.upsert()"),
-    "MergeIntoTable": ("MERGE", "DeltaTable.merge(), or IcebergTable.upsert()"),
-}
+_ANALYSIS: Final = "org.apache.spark.sql.catalyst.analysis"
+_NAMES: Final = {"DeleteFromTable": "DELETE", "UpdateTable": "UPDATE", "MergeIntoTable": "MERGE"}
 
 
 @explained_call()
 def sql(
-    spark: SparkSession, statement: str, *, key: str | Sequence[str] | None = None
+    spark: SparkSession,
+    statement: str,
+    args: dict[str, Any] | list[Any] | None = None,
+    *,
+    key: str | Sequence[str] | None = None,
 ) -> KeyDeleteReport | PositionDeleteReport | WriteReport | DataFrame:
-    """Carry out a DELETE by delvec; hand a query and any other statement to Spark.
+    """Carry out a statement of delvec's; hand a query and any other statement to Spark.
 
         delvec.sql(spark, "DELETE FROM lake.db.orders WHERE order_id IN (100, 200, 300)")
         delvec.sql(spark, "DELETE FROM lake.db.orders.branch_audit WHERE amount < 0")
-        delvec.sql(spark, "DELETE FROM delta.`/lake/orders` AS o WHERE o.amount < 0")
+        delvec.sql(spark, "UPDATE delta.`/lake/orders` SET amount = 0 WHERE id = :id", {"id": 7})
+        delvec.sql(spark, "OPTIMIZE delta.`/lake/orders`").show()
 
-    The session's parser parses the statement. An Iceberg table is named as in its catalog, with
-    `.branch_<name>` behind it for a branch; a Delta table by its path or its name. The condition
-    may have subqueries. UPDATE and MERGE are refused, since Spark would not write them as delvec
-    does: call `spark.sql` if that is wanted. Queries, DDL, INSERT and procedures go to `spark.sql`
-    unchanged.
+    It needs no open door: `enable_sql` is for queries of Delta tables, INSERT and DDL. Carried out
+    are DELETE of Delta and Iceberg tables, UPDATE and MERGE of Delta tables, and the statements
+    that Spark has no grammar for, see docs/sql.md. An Iceberg table is named as in its catalog,
+    with `.branch_<name>` behind it for a branch; a Delta table by its path or its name. UPDATE and
+    MERGE of Iceberg tables are refused, since Spark would not write them as delvec does: call
+    `spark.sql` if that is wanted.
 
     Args:
         spark: The session.
         statement: One statement.
+        args: The values of its parameters, as of `spark.sql`: by name for `:name`, or a list for
+            `?`.
         key: The columns of the key of an Iceberg table, see `IcebergTable.delete`.
 
     Returns:
-        The report of a DELETE; what `spark.sql` returns of any other statement.
+        The report of a DELETE, UPDATE or MERGE; the rows of any other statement.
 
     Raises:
-        InvalidArgumentError: Spark cannot parse or resolve the statement.
+        InvalidArgumentError: The statement cannot be parsed or resolved.
         TableNotFoundError: The table is neither an Iceberg table nor a Delta table.
-        UnsupportedFeatureError: It is an UPDATE or MERGE, or a DELETE after WITH.
+        UnsupportedFeatureError: It is an UPDATE or MERGE of an Iceberg table, or a change of rows
+            after WITH.
     """
     if not hasattr(spark, "createDataFrame"):
         raise InvalidArgumentError(
@@ -155,56 +158,64 @@ def sql(
         )
     jvm.require_running(spark, "sql()")
     jvm.activate(spark)
-    parsed = parse_statement(spark, statement)
-    if isinstance(parsed, DeleteStatement):
-        return _delete(spark, parsed, key)
-    if parsed in _REFUSED:
-        name, instead = _REFUSED[parsed]
+    command = utilities.statement(spark, statement)
+    if command is not None:
+        if args:
+            raise UnsupportedFeatureError(
+                f"{command.title} takes no parameters",
+                feature="args",
+                hint="write the values into the statement, as literals",
+            )
+        return spark.createDataFrame(command.carry_out(), command.schema)
+    with translate_errors("of the statement"):
+        plan = jvm.session_of(spark).sessionState().sqlParser().parsePlan(statement)
+    kind = class_name(plan)
+    if kind == "UnresolvedWith" and class_name(plan.child()) in _NAMES:
+        name = _NAMES[class_name(plan.child())]
         raise UnsupportedFeatureError(
-            f"sql() carries out DELETE, not {name}",
-            feature=name,
-            hint=f"call {instead}; spark.sql(...) runs the statement by Spark's own means",
+            f"{name} after WITH is not carried out",
+            feature=f"WITH ... {name}",
+            hint="write the query as a subquery: WHERE id IN (SELECT ...)",
         )
-    return spark.sql(statement)
+    if kind in _NAMES:
+        return _change(spark, _bound(spark, plan, args) if args else plan, key)
+    return spark.sql(statement, args) if args else spark.sql(statement)
 
 
-def _delete(
-    spark: SparkSession, parsed: DeleteStatement, key: str | Sequence[str] | None
+def _change(
+    spark: SparkSession, plan: Java, key: str | Sequence[str] | None
 ) -> KeyDeleteReport | PositionDeleteReport | WriteReport:
-    name = ".".join(map(quote_if_needed, parsed.table))
-    if len(parsed.table) == 1 and is_temporary_view(spark, parsed.table[0]):
-        raise TableNotFoundError(
-            f"{name} is a temporary view, and rows are deleted from tables",
-            table=name,
-            hint="name the table that it shows",
-        )
-    if len(parsed.table) == 2 and parsed.table[0].lower() == "delta":
-        return _delete_from_delta(DeltaTable.for_path(spark, parsed.table[1]), parsed, key)
-    found = _iceberg_table(spark, parsed.table)
-    if found is not None:
-        table, branch = found
-        condition = Condition(parsed.condition, parsed.qualifier)
+    kind = class_name(plan)
+    parts, alias = _target(plan)
+    name = ".".join(map(quote_if_needed, parts))
+    by_path = len(parts) == 2 and parts[0].lower() == "delta"
+    iceberg = None if by_path else _iceberg_table(spark, parts)
+    if iceberg is not None:
+        if kind != "DeleteFromTable":
+            raise UnsupportedFeatureError(
+                f"sql() carries out DELETE of Iceberg tables, not {_NAMES[kind]}",
+                feature=_NAMES[kind],
+                hint="call IcebergTable.upsert(); spark.sql(...) runs it by Spark's own means",
+            )
+        row_changes.require_condition(alias)
+        table, branch = iceberg
+        found = _delete_statement(spark, plan, parts, alias)
+        condition = Condition(found.condition, found.qualifier)
         return delete_where(table, condition, key=key, branch=branch)
-    try:
-        delta = DeltaTable.for_name(spark, name)
-    except TableNotFoundError as error:
+    change = row_changes.change_of(spark, plan)
+    if change is None:
         raise TableNotFoundError(
             f"{name} is neither a table of an Iceberg catalog nor a Delta table",
             table=name,
             hint="name an Iceberg table as catalog.database.table, a Delta table as delta.`/path`",
-        ) from error
-    return _delete_from_delta(delta, parsed, key)
-
-
-def _delete_from_delta(
-    table: DeltaTable, parsed: DeleteStatement, key: str | Sequence[str] | None
-) -> WriteReport:
+        )
     if key is not None:
         raise InvalidArgumentError(
-            f"a key is for Iceberg tables, and {table.storage.root} is a Delta table",
+            f"a key is for Iceberg tables, and {name} is a Delta table",
             hint="omit it: rows of Delta tables are deleted by position",
         )
-    return table.delete(parsed.condition)
+    with translate_errors("of the statement"):
+        return change.carry_out()
 
 
 def _iceberg_table(spark: SparkSession, parts: tuple[str, ...]) -> tuple[LoadedTable, str] | None:

@@ -1,4 +1,4 @@
-"""`delvec.sql`: DELETE on Iceberg and Delta tables; everything else."""
+"""`delvec.sql` in a session whose door is closed: Iceberg and Delta tables; everything else."""
 
 from __future__ import annotations
 
@@ -113,6 +113,63 @@ def test_delta_tables(spark: SparkSession, tmp_path: Path) -> None:
         spark.sql(f"DROP TABLE {name}")
 
 
+def test_statements_on_delta_tables(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"delta.`{tmp_path / 't'}`"
+    table = delvec.DeltaTable.create(spark, tmp_path / "t", "id long, s string")
+    table.append(spark.range(0, 4, 1, 1).selectExpr("id", "'a' AS s"))
+    tricky = "' OR true OR s = '"
+    both = "WHEN MATCHED THEN UPDATE SET s = :s WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    for statement, args, changed in (
+        (f"UPDATE {name} SET s = 'x' WHERE id = 1", None, 1),
+        (f"UPDATE {name} x SET s = :s WHERE x.id = :id", {"s": tricky, "id": 2}, 1),
+        (f"DELETE FROM {name} WHERE s = ? AND id < ?", [tricky, 2], 0),
+        (
+            f"MERGE INTO {name} t USING (VALUES (3L), (9L) AS _(id)) s ON t.id = s.id {both}",
+            {"s": "m"},
+            2,
+        ),
+    ):
+        report = delvec.sql(spark, statement, args)
+        assert isinstance(report, WriteReport), statement
+        assert report.rows_updated + report.rows_deleted + report.rows_inserted == changed
+    rows = {tuple(row) for row in table.to_df().collect()}
+    assert rows == {(0, "a"), (1, "x"), (2, tricky), (3, "m"), (9, None)}
+    found = delvec.sql(spark, f"DESCRIBE HISTORY {name} LIMIT 2")
+    assert [row.operation for row in found.collect()] == ["MERGE", "UPDATE"]  # type: ignore[union-attr]
+    assert delvec.sql(spark, f"OPTIMIZE {name}").columns == ["path", "metrics"]  # type: ignore[union-attr]
+    assert delvec.sql(spark, f"RESTORE {name} TO VERSION AS OF 1").count() == 1  # type: ignore[union-attr]
+    assert table.to_df().where("s = 'a'").count() == 4
+    with pytest.raises(UnsupportedFeatureError, match="parameters"):
+        delvec.sql(spark, f"OPTIMIZE {name} WHERE id = :x", {"x": 1})
+    with pytest.raises(TableNotFoundError, match="not a Delta table"):
+        delvec.sql(spark, "VACUUM nothing")
+    selected = delvec.sql(spark, "SELECT :x AS x", {"x": 5})
+    assert [row.x for row in selected.collect()] == [5]  # type: ignore[union-attr]
+
+
+@pytest.mark.more
+def test_maintenance_of_iceberg_tables(spark: SparkSession, orders: str) -> None:
+    def told(statement: str) -> str:
+        found = delvec.sql(spark, statement).collect()  # type: ignore[union-attr]
+        return "\n".join(row.report for row in found)
+
+    run(spark, f"DELETE FROM {orders} WHERE id IN (1, 2)", "id")
+    assert "dry run" in told(f"RESOLVE {orders} INTO main ON (id) VERIFY rows DRY RUN").lower()
+    told(f"RESOLVE TABLE {orders}")
+    assert gone(spark, orders) == {1, 2}
+    spark.sql(f"ALTER TABLE {orders} CREATE BRANCH staging")
+    run(spark, f"DELETE FROM {orders}.branch_staging WHERE id = 3", "id")
+    told(f"RESOLVE {orders} FROM staging")
+    assert gone(spark, orders) == {1, 2, 3}
+    assert orders in told(f"CHECK TABLE {orders}")
+    with pytest.raises(UnsupportedFeatureError, match="repairs Delta"):
+        told(f"CHECK TABLE {orders} REPAIR")
+    with pytest.raises(TableNotFoundError, match="not an Iceberg table"):
+        told("RESOLVE nothing")
+    with pytest.raises(InvalidArgumentError, match="expected FROM"):
+        told(f"RESOLVE {orders} TO main")
+
+
 @pytest.mark.more
 def test_other_tables_are_refused(spark: SparkSession, orders: str) -> None:
     name = f"p_{uuid4().hex[:8]}"
@@ -124,6 +181,8 @@ def test_other_tables_are_refused(spark: SparkSession, orders: str) -> None:
                 run(spark, f"DELETE FROM {other} WHERE id = 1")
         with pytest.raises(TableNotFoundError, match="temporary view"):
             run(spark, "DELETE FROM some_view WHERE id = 1")
+        with pytest.raises(TableNotFoundError, match="neither"):
+            run(spark, f"UPDATE {name} SET id = 1")
         with pytest.raises(UnsupportedFeatureError, match="metadata table"):
             run(spark, f"DELETE FROM {orders}.files WHERE record_count > 0")
         with pytest.raises(TableNotFoundError):
