@@ -7,6 +7,8 @@ of these is nobody's business here: Spark's own parser gets it as it is.
     Parsed(kind='VACUUM', table=('db', 'orders'), given={'retain': 240, 'dry_run': True})
     >>> parse("DESCRIBE HISTORY delta.`/lake/orders` LIMIT 3")
     Parsed(kind='DESCRIBE HISTORY', table=('delta', '/lake/orders'), given={'limit': 3})
+    >>> parse("VACUUM '/lake/orders' FULL RETAIN 1.5 HOURS").table
+    ('delta', '/lake/orders')
     >>> parse("SELECT 1")
 """
 

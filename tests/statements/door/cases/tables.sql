@@ -251,16 +251,11 @@ OPTIMIZE p ZORDER BY (nope)
 @P
 OPTIMIZE p WHERE id = 1
 
-# explain optimize runs nothing
-@T
-INSERT INTO t VALUES (5, 5, '5')
-spark.sql("EXPLAIN OPTIMIZE t").count()
-spark.sql("DESCRIBE HISTORY t").count()
-
 # explain runs nothing
 ! delta-spark has no EXPLAIN of statements outside of Spark's grammar
 @T
 @S
+spark.sql("EXPLAIN OPTIMIZE t").count()
 spark.sql("EXPLAIN FORMATTED VACUUM t RETAIN 0 HOURS").count()
 spark.sql("EXPLAIN EXTENDED RESTORE t TO VERSION AS OF 0").count()
 spark.sql("EXPLAIN DESCRIBE HISTORY t").count()
@@ -283,11 +278,8 @@ SELECT * FROM t ORDER BY id
 # vacuum of a path, fractions, FULL
 @T
 spark.sql("VACUUM '$W/db/t' RETAIN 200.5 HOURS DRY RUN").columns
-VACUUM '$W/db/nothing'
 spark.sql("VACUUM t FULL").columns
 spark.sql("VACUUM t LITE RETAIN 168.5 HOURS").columns
-VACUUM t RETAIN 0.5 HOURS
-VACUUM t RETAIN -1 HOURS
 
 # vacuum
 @T
