@@ -33,13 +33,24 @@ public class FileLister implements FileIndex {
   private final StructType schema;
   private final long size;
   private final String name;
+  private final String content;
   private BiFunction lister;
 
-  public FileLister(Path root, StructType schema, Number size, String name) {
+  /** Listers of one content are equal: Spark finds rows that are cached, and reads them once. */
+  public FileLister(Path root, StructType schema, Number size, String name, String content) {
     this.roots = ArraySeq.unsafeWrapArray(new Object[] {root});
     this.schema = schema;
     this.size = size.longValue();
     this.name = name;
+    this.content = content;
+  }
+
+  public boolean equals(Object other) {
+    return other instanceof FileLister && ((FileLister) other).content.equals(content);
+  }
+
+  public int hashCode() {
+    return content.hashCode();
   }
 
   /** Set the function to ask for files: methods accept objects of Python, constructors do not. */

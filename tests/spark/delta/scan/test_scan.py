@@ -325,6 +325,28 @@ def test_what_cannot_be_read_rightly_is_refused(
         frame(spark, builder).collect()
 
 
+def test_rows_that_are_cached_serve_all_reads_of_their_version(
+    spark: SparkSession, orders: Path
+) -> None:
+    def plan(df: DataFrame) -> str:
+        return str(df._jdf.queryExecution().executedPlan().toString())
+
+    table = DeltaTable.for_path(spark, orders)
+    kept = table.to_df().cache()
+    try:
+        assert ids_of(kept) == LIVE
+        again = table.to_df()
+        assert ids_of(again) == LIVE
+        assert plan(again).count("InMemoryTableScan") == 1
+        assert "FileScan" not in plan(again).partition("InMemoryRelation")[0]
+        others = [table.to_df(version=1), table.to_df(columns=["id", "_pos"])]
+        others.append(table.to_df(where="day = '2026-01-30'"))
+        assert not any("InMemory" in plan(df) for df in others)
+        assert ids_of(others[0]) == list(range(30))
+    finally:
+        kept.unpersist()
+
+
 def test_large_tasks_carry_no_more_vectors_than_there_are(
     spark: SparkSession, orders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

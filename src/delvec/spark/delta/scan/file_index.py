@@ -43,7 +43,7 @@ class FileIndex:
     are read: one bit for each row up to the last deleted one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         spark: SparkSession,
         snapshot: Snapshot,
@@ -54,6 +54,7 @@ class FileIndex:
         why: str,
         *,
         follows: bool = False,
+        is_whole: bool = False,
     ) -> None:
         admit_files(snapshot.storage, part.files)
         self._spark, self.snapshot = spark, snapshot
@@ -63,6 +64,10 @@ class FileIndex:
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
         _BY_NAME[self.name] = self
+        # What says which rows there are: those of a version, or of this object alone.
+        version = snapshot.table, snapshot.metadata.id, snapshot.version
+        kind = bool(part.files.has_vector.any()), hidden, time_zone, follows
+        self._content = repr((*version, *kind)) if is_whole else self.name
 
     def java(self, schema: Any) -> Any:  # noqa: ANN401
         """Make the JVM's half; `schema` is that of the constant columns, in Java."""
@@ -71,7 +76,8 @@ class FileIndex:
             _require_size(self.snapshot.storage, self._files.paths[row].as_py(), int(sizes[row]))
         spark = self._spark
         path = jvm.java_class(spark, "org.apache.hadoop.fs.Path")
-        arguments = path(spark_path(self.snapshot.table, "")), schema, int(sizes.sum()), self.name
+        root = path(spark_path(self.snapshot.table, ""))
+        arguments = root, schema, int(sizes.sum()), self.name, self._content
         jvm.allow_calls_back(spark)
         self._lister = jvm.load_java(spark, "delvec.spark", "FileLister", *arguments)
         self._lister.ask(self)
