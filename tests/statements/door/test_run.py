@@ -143,8 +143,6 @@ def test_statements_on_delta_tables(spark: SparkSession, tmp_path: Path) -> None
         delvec.sql(spark, f"OPTIMIZE {name} WHERE id = :x", {"x": 1})
     with pytest.raises(TableNotFoundError, match="not a Delta table"):
         delvec.sql(spark, "VACUUM nothing")
-    selected = delvec.sql(spark, "SELECT :x AS x", {"x": 5})
-    assert [row.x for row in selected.collect()] == [5]  # type: ignore[union-attr]
 
 
 @pytest.mark.more

@@ -315,6 +315,7 @@ UPDATE t SET v = 1 WHERE id = 1000
 spark.sql("EXPLAIN UPDATE t SET v = 0").count()
 
 # a WHERE without a condition
+! delta-spark takes the word for an alias, and changes all rows
 @T
 DELETE FROM t WHERE
 UPDATE t SET v = 1 WHERE
@@ -331,14 +332,15 @@ spark.read.format("delta").load("$W/db/t").createOrReplaceTempView("w")
 DELETE FROM w WHERE id = 3
 spark.table("t").where("id > 1").createOrReplaceTempView("x")
 DELETE FROM x WHERE id = 4
+SELECT * FROM t ORDER BY id
+
+# temporary views of some columns as targets
+! only views of all columns are taken for their table
+@T
 spark.table("t").select("id").createOrReplaceTempView("y")
 DELETE FROM y WHERE id = 4
 spark.table("t").selectExpr("id AS a", "v AS b", "s AS c").createOrReplaceTempView("z")
 DELETE FROM z WHERE a = 4
-SELECT * FROM t ORDER BY id
-
-# temporary views of some columns as targets
-@T
 CREATE TEMP VIEW a AS SELECT id, v FROM t
 DELETE FROM a WHERE id = 1
 UPDATE a SET v = 7 WHERE id = 2

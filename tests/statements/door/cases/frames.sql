@@ -123,7 +123,6 @@ spark.range(3).write.format("delta").save("$W/x")
 spark.range(3).selectExpr("id", "1 AS n", "array(1) AS a", "named_struct('x', 1) AS s").write.format("delta").saveAsTable("x")
 
 # writers with a void column
-! columns without a type are not written yet
 spark.sql("SELECT 1 AS id, NULL AS nothing").write.format("delta").save("$W/x")
 SELECT * FROM delta.`$W/x`
 
