@@ -369,7 +369,10 @@ def _small_files(snapshot: Snapshot) -> figures.SmallFiles:
     files, metadata = snapshot.files, snapshot.metadata
     rule = CompactionRule.of(metadata, max_deleted_ratio=1.0)
     small = int((live_bytes(files) < rule.min_size).sum())
-    columns = column_names(metadata, clustered_by(snapshot.domains))
+    try:
+        columns = column_names(metadata, clustered_by(snapshot.domains))
+    except FormatError:  # a damaged domain, which optimize() refuses, keeps nobody from the figures
+        columns = []
     sums = partial(clustering_sums, columns=columns) if columns else compaction_sums
     alone, bins = sums(files, rule=rule)
     both, _ = sums(files, rule=replace(rule, max_deleted_ratio=0.0))
