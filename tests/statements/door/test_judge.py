@@ -24,6 +24,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield opened
 
 
+@pytest.mark.quick_cases(220)
 @pytest.mark.first_cases(30)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_do_the_same(judge: Judge, case: Case) -> None:
