@@ -168,12 +168,7 @@ def compile_java(spark: SparkSession, name: str, source: str) -> Any:  # noqa: A
     # Py4J knows methods by the name of their class: of two classes of one name, one cannot be used.
     with _compiling:
         if name not in classes:
-            compiler = view.org.codehaus.janino.SimpleCompiler()
-            loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-            compiler.setParentClassLoader(loader)
-            compiler.setTargetVersion(8)  # static methods of interfaces
-            compiler.cook(source)
-            classes[name] = compiler.getClassLoader().loadClass(name)
+            classes[name] = _compiled(view, source).getClassLoader().loadClass(name)
         return classes[name]
 
 
@@ -198,20 +193,25 @@ def install_java(
     source = source or resources(package).joinpath(f"{name}.java").read_text()
     [line] = [line.strip() for line in source.splitlines() if line.strip().startswith("package ")]
     view, own = view_of(spark), f"{line[8:-1]}.{name}"
-    compiler = view.org.codehaus.janino.SimpleCompiler()
-    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    compiler.setParentClassLoader(loader)
-    compiler.setTargetVersion(8)  # static methods of interfaces
-    compiler.cook(source)
-    compiled = compiler.getBytecodes()
+    compiled = _compiled(view, source).getBytecodes()
     jar = Path(tempfile.mkdtemp(prefix="delvec-", dir=spark.sparkContext._temp_dir), f"{name}.jar")  # noqa: SLF001
     with zipfile.ZipFile(jar, "w") as archive:
         for each in list(compiled.keySet()):
             archive.writestr(f"{each.replace('.', '/')}.class", bytes(compiled.get(each)))
         if service:
             archive.writestr(f"META-INF/services/{service}", f"{own}\n")
+    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
     loader.addURL(view.java.io.File(str(jar)).toURI().toURL())
     return jar
+
+
+def _compiled(view: Any, source: str) -> Java:  # noqa: ANN401
+    """Return the compiler of Spark's generated code, after it has compiled a source."""
+    compiler = view.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(view.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.setTargetVersion(8)  # static methods of interfaces
+    compiler.cook(source)
+    return compiler
 
 
 def allow_calls_back(spark: SparkSession) -> None:

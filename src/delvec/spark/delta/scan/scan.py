@@ -82,8 +82,7 @@ def scan(  # noqa: PLR0913
     if added:
         require_no_own_names(snapshot.metadata.schema.names, snapshot.table)
     builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored, follows=follows)
-    builder.is_whole = files is None and not vectors and keep == "live"
-    return builder.build(snapshot.files if files is None else files, vectors or {})
+    return builder.build(files, vectors or {})
 
 
 def parquet_relation(
@@ -154,10 +153,11 @@ class _ScanBuilder:
         self._order = [found[name].name if name in found else name for name in names]
         self._order += added
         self._time_zone = time_zone(spark)
-        self.is_whole = False
         self._reader = parquet_reader(spark, self._hidden("bit"), self._hidden("vector"))
 
-    def build(self, files: FileSet, vectors: Mapping[int, Bitmap]) -> DataFrame:
+    def build(self, files: FileSet | None, vectors: Mapping[int, Bitmap]) -> DataFrame:
+        self._is_whole = files is None and not vectors and self._keep == "live"
+        files = self._snapshot.files if files is None else files
         in_memory = np.zeros(len(files), dtype=np.bool_)
         in_memory[np.fromiter(vectors, dtype=np.int64)] = True
         if self._keep == "selected":
@@ -236,7 +236,7 @@ class _ScanBuilder:
             self._hidden,
             why,
             follows=self._follows,
-            is_whole=self.is_whole,
+            is_whole=self._is_whole,
         )
         return parquet_relation(self._spark, index, data, constants, self._reader, by_id=by_id)
 
